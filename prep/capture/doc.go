@@ -1,0 +1,2 @@
+// Package capture is a preparation stage.
+package capture

@@ -1,0 +1,2 @@
+// Package cluster is a preparation stage.
+package cluster

@@ -1,0 +1,2 @@
+// Package threshold is a preparation stage.
+package threshold

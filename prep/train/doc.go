@@ -1,0 +1,2 @@
+// Package train is a preparation stage.
+package train
