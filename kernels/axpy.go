@@ -1,0 +1,54 @@
+package kernels
+
+// AxpyF32 does y[i] = fma(a, x[i], y[i]). len(x) = len(y).
+func AxpyF32(y []float32, a float32, x []float32) {
+	check(len(x) == len(y), "AxpyF32")
+	axpyF32(y, a, x)
+}
+
+// AxpyF16 does y[i] = fma(a, w[i], y[i]). len(w) = len(y).
+func AxpyF16(y []float32, a float32, w []uint16) {
+	check(len(w) == len(y), "AxpyF16")
+	axpyF16(y, a, w)
+}
+
+// Add does dst[i] += x[i]. len(x) = len(dst).
+func Add(dst, x []float32) {
+	check(len(x) == len(dst), "Add")
+	axpyF32(dst, 1, x) // fma(1, x, y) rounds once: it is x + y
+}
+
+// DownRows adds to y[lo:hi] the down rows of the neuron records i, in
+// ascending i: y[h] = fma(a[i], down_i[h], y[h]). Records as in GateUpRows,
+// H = hidden; other elements of y are not touched. Any split of [0,H) into
+// ranges gives the same bits.
+func DownRows(y []float32, a []float32, mem []uint16, off []int, hidden, lo, hi int) {
+	check(len(a) == len(off) && 0 <= lo && lo <= hi && hi <= hidden && hi <= len(y), "DownRows")
+	y = y[lo:hi]
+	i := 0
+	for ; i+4 <= len(off); i += 4 {
+		axpy4F16(y, (*[4]float32)(a[i:]),
+			mem[off[i]:][2*hidden+lo:2*hidden+hi],
+			mem[off[i+1]:][2*hidden+lo:2*hidden+hi],
+			mem[off[i+2]:][2*hidden+lo:2*hidden+hi],
+			mem[off[i+3]:][2*hidden+lo:2*hidden+hi])
+	}
+	for ; i < len(off); i++ {
+		axpyF16(y, a[i], mem[off[i]:][2*hidden+lo:2*hidden+hi])
+	}
+}
+
+// WeightedSumF16 sets y = Σ_t p[t]·v_t, t ascending, v_t = v[t*stride:][:len(y)].
+func WeightedSumF16(y []float32, p []float32, v []uint16, stride int) {
+	n, rows := len(y), len(p)
+	check(stride >= n && (rows == 0 || (rows-1)*stride+n <= len(v)), "WeightedSumF16")
+	clear(y)
+	t := 0
+	for ; t+4 <= rows; t += 4 {
+		axpy4F16(y, (*[4]float32)(p[t:]),
+			v[t*stride:][:n], v[(t+1)*stride:][:n], v[(t+2)*stride:][:n], v[(t+3)*stride:][:n])
+	}
+	for ; t < rows; t++ {
+		axpyF16(y, p[t], v[t*stride:][:n])
+	}
+}
