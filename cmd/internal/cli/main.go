@@ -1,0 +1,125 @@
+package clix
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"neuroprefetcher/format"
+)
+
+// The exit codes of every command.
+const (
+	ExitOK          = 0
+	ExitUsage       = 2
+	ExitInput       = 3
+	ExitFit         = 4
+	ExitIO          = 5
+	ExitInterrupted = 130
+)
+
+// usageError is a wrong command line.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// Usagef reports a wrong command line: exit 2.
+func Usagef(f string, a ...any) error { return usageError{fmt.Errorf(f, a...)} }
+
+// Code maps an error to its exit code. An error of no known kind is a failure of the system: 5.
+func Code(err error) int {
+	var u usageError
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.As(err, &u):
+		return ExitUsage
+	case errors.Is(err, context.Canceled):
+		return ExitInterrupted
+	case errors.Is(err, format.ErrFit):
+		return ExitFit
+	case errors.Is(err, format.ErrInput):
+		return ExitInput
+	}
+	return ExitIO
+}
+
+// PrintError writes err in the commands' voice: one line, then its hint on another.
+func PrintError(w io.Writer, prog string, err error) {
+	if errors.Is(err, context.Canceled) {
+		fmt.Fprintf(w, "%s: interrupted\n", prog)
+		return
+	}
+	fmt.Fprintf(w, "%s: error: %s\n", prog, oneLine(err.Error()))
+	if h := format.HintOf(err); h != "" {
+		fmt.Fprintf(w, "%s: hint: %s\n", prog, oneLine(h))
+	}
+}
+
+// oneLine keeps a message on its line whatever a hostile file put into it.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, strings.TrimSpace(s))
+}
+
+// Main runs app with the process's arguments, under a context that SIGINT and SIGTERM cancel, and exits. A
+// second signal ends the process at once.
+func Main(app *cli.App) { os.Exit(Run(app, os.Args, os.Stderr)) }
+
+// Run is Main without the exit.
+func Run(app *cli.App, args []string, stderr io.Writer) int {
+	ctx, stop := SignalContext(context.Background())
+	defer stop()
+	Prepare(app)
+	err := app.RunContext(ctx, args)
+	if err == nil {
+		return ExitOK
+	}
+	PrintError(stderr, app.Name, err)
+	return Code(err)
+}
+
+// Prepare makes an app and its commands report wrong command lines as errors of ours instead of printing help
+// on stdout.
+func Prepare(app *cli.App) {
+	app.ExitErrHandler = func(*cli.Context, error) {}
+	app.OnUsageError = onUsage
+	app.HideVersion = true
+	app.HideHelpCommand = true
+	app.CommandNotFound = nil
+	app.Action = noCommand
+	for _, c := range app.Commands {
+		c.OnUsageError = onUsage
+		c.HideHelpCommand = true
+	}
+}
+
+func onUsage(c *cli.Context, err error, _ bool) error {
+	return format.Hint(usageError{err}, "see "+c.App.Name+" --help")
+}
+
+// noCommand is what runs when the first argument names no command.
+func noCommand(c *cli.Context) error {
+	if c.Args().Present() {
+		return format.Hint(Usagef("no command %q", c.Args().First()), "see "+c.App.Name+" --help")
+	}
+	return format.Hint(Usagef("no command given"), "see "+c.App.Name+" --help")
+}
+
+// SignalContext is cancelled by the first SIGINT or SIGTERM; the next one has its usual effect.
+func SignalContext(parent context.Context) (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}

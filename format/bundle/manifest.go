@@ -1,0 +1,315 @@
+package bundle
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"path/filepath"
+	"strings"
+
+	"neuroprefetcher/format"
+	"neuroprefetcher/format/checkpoint"
+)
+
+// The members a bundle may have. Copies of the source's small files keep their names.
+const (
+	MemberManifest  = "manifest.json"
+	MemberConfig    = "config.json"
+	MemberTokenizer = "tokenizer.json"
+	MemberTemplate  = "chat_template.jinja"
+	MemberResident  = "resident.safetensors"
+	MemberCentroids = "centroids"
+	MemberPredictor = "predictor.safetensors"
+	MemberRows      = "rows.np"
+	MemberRowsCRC   = "rows.crc"
+
+	MemberTokenizerConfig  = "tokenizer_config.json"
+	MemberGenerationConfig = "generation_config.json"
+)
+
+// members says which members this version knows, and which every bundle needs.
+var members = map[string]struct{ required bool }{
+	MemberConfig: {true}, MemberTokenizer: {true}, MemberTemplate: {}, MemberTokenizerConfig: {}, MemberGenerationConfig: {},
+	MemberResident: {true}, MemberCentroids: {}, MemberPredictor: {}, MemberRows: {true}, MemberRowsCRC: {},
+}
+
+// The selectors this version knows how to set up from a bundle.
+const (
+	SelectorPaper  = "paper"
+	SelectorStatic = "static"
+)
+
+// Format is the manifest's version block. Required names features a reader must understand to run the bundle;
+// one that it does not know is refused by name.
+type Format struct {
+	Reader   Version  `json:"reader"`
+	Writer   Version  `json:"writer"`
+	Required []string `json:"required,omitempty"`
+}
+
+// Sparse is what calibration found. Nil in the manifest of a dense bundle.
+type Sparse struct {
+	KMax             int      `json:"k_max"`             // neurons a sparse layer computes
+	Sparsity         float64  `json:"sparsity"`          // 1 − KMax/M
+	Centroids        int      `json:"centroids"`         // K, centroids per layer and projection at most
+	Selectors        []string `json:"selectors"`         // "paper", "static"
+	TokenDensity     float64  `json:"token_density"`     // share of a token's neurons above threshold, wanted
+	CentroidDensity  float64  `json:"centroid_density"`  // share of neurons in a pruned centroid
+	MeanIntersection float64  `json:"mean_intersection"` // mean size of gate ∩ up over calibration tokens, in neurons
+	DefaultDense     int      `json:"default_dense"`     // dense prefix d when nothing was calibrated
+	PredictorDim     int      `json:"predictor_dim"`     // width T of the predictor; 0 without one
+}
+
+// Member is one file of the bundle.
+type Member struct {
+	Name     string `json:"name"`
+	Size     int64  `json:"size"`
+	SHA256   string `json:"sha256"`
+	Optional bool   `json:"optional,omitempty"` // readers that do not know the name may ignore it
+}
+
+// Source is one file that the bundle was made from.
+type Source struct {
+	Name   string `json:"name"`
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"`
+}
+
+// Manifest is manifest.json.
+type Manifest struct {
+	Format   Format            `json:"format"`
+	Tool     string            `json:"tool"` // program and version that wrote the bundle
+	Model    checkpoint.Config `json:"model"`
+	Rows     Geometry          `json:"rows"`
+	Sparse   *Sparse           `json:"sparse,omitempty"`
+	Members  []Member          `json:"members"`
+	LayerCRC []uint32          `json:"layer_crc32c"` // of each layer's block of LayerStride bytes
+	Sources  []Source          `json:"sources,omitempty"`
+	Params   map[string]string `json:"params,omitempty"`
+}
+
+// Member finds a member by name.
+func (m *Manifest) Member(name string) (Member, bool) {
+	for _, x := range m.Members {
+		if x.Name == name {
+			return x, true
+		}
+	}
+	return Member{}, false
+}
+
+// Encode gives the bytes of manifest.json: indented, keys in the order of the struct, so the same bundle has
+// the same bytes.
+func (m *Manifest) Encode() ([]byte, error) {
+	if err := m.check(MemberManifest); err != nil {
+		return nil, err
+	}
+	b, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	return append(b, '\n'), nil
+}
+
+// ParseManifest reads manifest.json. Keys it does not know are ignored: whatever an old reader must not
+// ignore raises the reader version or is named in format.required.
+func ParseManifest(name string, data []byte) (*Manifest, error) {
+	if len(data) > MaxManifest {
+		return nil, format.Corruptf("%s: %d bytes, more than the limit of %d", name, len(data), MaxManifest)
+	}
+	// Versions first: the rest of a newer manifest may have another shape.
+	var v struct {
+		Format *Format `json:"format"`
+	}
+	if err := checkJSON(data); err != nil {
+		return nil, format.Corruptf("%s: %v", name, err)
+	}
+	if err := json.Unmarshal(data, &v); err != nil {
+		return nil, format.Corruptf("%s: %v", name, err)
+	}
+	if v.Format == nil {
+		return nil, format.Corruptf("%s: key %q is missing: not a bundle's manifest", name, "format")
+	}
+	if err := checkVersions(name, v.Format.Reader, v.Format.Writer); err != nil {
+		return nil, err
+	}
+	for _, f := range v.Format.Required {
+		return nil, format.Hint(format.Inputf("%s: the bundle requires the feature %.60q, which this program does not know", name, f), "use a newer program")
+	}
+	m := new(Manifest)
+	if err := json.Unmarshal(data, m); err != nil {
+		return nil, format.Corruptf("%s: %v", name, err)
+	}
+	return m, m.check(name)
+}
+
+// check holds the manifest against limits and against itself.
+func (m *Manifest) check(name string) error {
+	bad := func(f string, a ...any) error { return format.Corruptf("%s: "+f, append([]any{name}, a...)...) }
+	if err := checkVersions(name, m.Format.Reader, m.Format.Writer); err != nil {
+		return err
+	}
+	if err := m.Rows.Check(name); err != nil {
+		return err
+	}
+	if err := m.Model.Validate(); err != nil {
+		return bad("model: %v", err)
+	}
+	g := m.Rows
+	if g.Hidden != m.Model.Hidden || g.Neurons != m.Model.Intermediate || g.Layers != m.Model.Layers {
+		return bad("rows hold %d layers of %d neurons of width %d, the model has %d of %d of %d",
+			g.Layers, g.Neurons, g.Hidden, m.Model.Layers, m.Model.Intermediate, m.Model.Hidden)
+	}
+	if len(m.LayerCRC) != g.Layers {
+		return bad("layer_crc32c has %d entries for %d layers", len(m.LayerCRC), g.Layers)
+	}
+	if err := m.checkMembers(bad); err != nil {
+		return err
+	}
+	return m.checkSparse(bad)
+}
+
+func (m *Manifest) checkMembers(bad func(string, ...any) error) error {
+	if len(m.Members) > MaxMembers {
+		return bad("%d members, more than the limit of %d", len(m.Members), MaxMembers)
+	}
+	seen := map[string]bool{}
+	for _, x := range m.Members {
+		switch _, known := members[x.Name]; {
+		case !safeName(x.Name):
+			return bad("member %.60q: not a plain file name", x.Name)
+		case seen[x.Name]:
+			return bad("member %q is listed twice", x.Name)
+		case !known && !x.Optional:
+			return format.Hint(bad("member %.60q is not known to this program and not marked optional", x.Name), "use a newer program")
+		case x.Size < 0 || x.Size > maxMemberBytes:
+			return bad("member %q: size %d", x.Name, x.Size)
+		case !isHex64(x.SHA256):
+			return bad("member %q: sha256 is not 64 lower-case hexadecimal digits", x.Name)
+		}
+		seen[x.Name] = true
+	}
+	for n, x := range members {
+		if x.required && !seen[n] {
+			return bad("member %q is missing", n)
+		}
+	}
+	rows, _ := m.Member(MemberRows)
+	if want := m.Rows.FileSize(); rows.Size != want {
+		return bad("member %q: %d bytes, the geometry needs %d", MemberRows, rows.Size, want)
+	}
+	side, has := m.Member(MemberRowsCRC)
+	if has == m.Rows.Trailer {
+		return bad("member %q must be there exactly when records carry no trailer", MemberRowsCRC)
+	}
+	if want := int64(m.Rows.Layers) * int64(m.Rows.Neurons) * 4; has && side.Size != want {
+		return bad("member %q: %d bytes, want %d", MemberRowsCRC, side.Size, want)
+	}
+	return nil
+}
+
+func (m *Manifest) checkSparse(bad func(string, ...any) error) error {
+	s := m.Sparse
+	if s == nil {
+		return nil
+	}
+	unit := func(x float64) bool { return x >= 0 && x <= 1 } // false for NaN
+	switch {
+	case s.KMax < 1 || s.KMax > m.Rows.Neurons:
+		return bad("sparse: k_max %d is not in 1..%d", s.KMax, m.Rows.Neurons)
+	case s.Centroids < 0 || s.Centroids > 1<<16:
+		return bad("sparse: %d centroids", s.Centroids)
+	case s.DefaultDense < 1 || s.DefaultDense > m.Rows.Layers:
+		return bad("sparse: default_dense %d is not in 1..%d", s.DefaultDense, m.Rows.Layers)
+	case s.PredictorDim < 0 || s.PredictorDim > 1<<16:
+		return bad("sparse: predictor_dim %d", s.PredictorDim)
+	case !unit(s.Sparsity) || !unit(s.TokenDensity) || !unit(s.CentroidDensity) || !(s.MeanIntersection >= 0 && s.MeanIntersection <= float64(m.Rows.Neurons)):
+		return bad("sparse: a density is outside 0..1")
+	}
+	need := map[string][]string{SelectorPaper: {MemberCentroids, MemberPredictor}, SelectorStatic: {MemberCentroids}}
+	for _, sel := range s.Selectors {
+		for _, member := range need[sel] {
+			if _, ok := m.Member(member); !ok {
+				return bad("sparse: selector %q needs the member %q", sel, member)
+			}
+		}
+	}
+	return nil
+}
+
+// safeName accepts what cannot leave the directory.
+func safeName(n string) bool {
+	return n != "" && len(n) <= 255 && n == filepath.Base(n) && n != "." && n != ".." && n != MemberManifest && !strings.ContainsAny(n, "/\\\x00\n")
+}
+
+func isHex64(s string) bool {
+	if len(s) != 64 {
+		return false
+	}
+	for _, c := range []byte(s) {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+// checkJSON refuses what encoding/json lets pass: a key given twice, text behind the document, deep nesting.
+func checkJSON(data []byte) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if err := walkJSON(d, 0); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("text behind the JSON document")
+	}
+	return nil
+}
+
+func walkJSON(d *json.Decoder, depth int) error {
+	if depth > maxNesting {
+		return errors.New("JSON nested too deeply")
+	}
+	t, err := d.Token()
+	if err != nil {
+		return err
+	}
+	open, ok := t.(json.Delim)
+	if !ok {
+		return nil
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		if open == '{' {
+			k, err := d.Token()
+			if err != nil {
+				return err
+			}
+			// encoding/json matches keys without regard to case, so "a" and "A" collide too
+			key := strings.ToLower(k.(string))
+			if seen[key] {
+				return errors.New("key " + quoteShort(key) + " is given twice")
+			}
+			seen[key] = true
+		}
+		if err := walkJSON(d, depth+1); err != nil {
+			return err
+		}
+	}
+	_, err = d.Token()
+	return err
+}
+
+func quoteShort(s string) string {
+	if len(s) > 60 {
+		s = s[:60] + "..."
+	}
+	b, _ := json.Marshal(s)
+	return string(b)
+}
+
+// Densities of a manifest are finite; this keeps a NaN from ever reaching the encoder, which would fail late.
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }

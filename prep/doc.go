@@ -1,0 +1,15 @@
+// Package prep is the offline side: the stages that turn a checkpoint into a bundle.
+//
+//	importer   a GGUF file → a checkpoint
+//	threshold  checkpoint + text → magnitude thresholds
+//	capture    checkpoint + text + thresholds → masks and features
+//	cluster    masks → centroids
+//	train      features + centroid ids → predictor
+//	repack     checkpoint → neuron records and the resident tensors
+//	bundle     all of these → one directory (package assemble)
+//	prepare    the stages in their order
+//	stage      the rules they share: keys, resuming, locking, progress, reports
+//
+// Stages may import runtime/model, so that what is calibrated is what runs; no stage imports another. prepare
+// alone knows the order. Start at prepare.Run.
+package prep
