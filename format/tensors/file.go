@@ -1,26 +1,138 @@
 package tensors
 
-import "errors"
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"maps"
+	"os"
 
-// File is an open file.
-type File struct{}
+	"golang.org/x/sys/unix"
 
-func Open(path string) (*File, error)              { return nil, errors.New("tensors: unfinished") }
-func (f *File) Path() string                       { return "" }
-func (f *File) Names() []string                    { return nil }
-func (f *File) Info(name string) (Info, bool)      { return Info{}, false }
-func (f *File) Metadata() map[string]string        { return nil }
-func (f *File) Close() error                       { return nil }
-func (f *File) Bytes(name string) ([]byte, error)  { return nil, errors.New("tensors: unfinished") }
-func (f *File) Release(name string)                {}
-func (f *File) F32(name string) ([]float32, error) { return nil, errors.New("tensors: unfinished") }
-func (f *File) F16(name string) ([]uint16, error)  { return nil, errors.New("tensors: unfinished") }
-func (f *File) U64(name string) ([]uint64, error)  { return nil, errors.New("tensors: unfinished") }
-func (f *File) I32(name string) ([]int32, error)   { return nil, errors.New("tensors: unfinished") }
-func Write(path string, entries []Entry, meta map[string]string) error {
-	return errors.New("tensors: unfinished")
+	"neuroprefetcher/format"
+)
+
+// File is an open safetensors file. Its methods may be called from several goroutines, except Close.
+type File struct {
+	path   string
+	header header
+	data   []byte // the mapping of the whole file; nil once closed
 }
-func F32Entry(name string, shape []int, data []float32) Entry { return Entry{} }
-func F16Entry(name string, shape []int, data []uint16) Entry  { return Entry{} }
-func U64Entry(name string, shape []int, data []uint64) Entry  { return Entry{} }
-func I32Entry(name string, shape []int, data []int32) Entry   { return Entry{} }
+
+// Open checks the header of the file completely and maps the payload read-only; no weight is read.
+// The views that Bytes gives live until Close.
+func Open(path string) (*File, error) {
+	f, size, err := format.OpenRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // the mapping outlives the descriptor
+	n, err := headerLength(path, f, size)
+	if err != nil {
+		return nil, err
+	}
+	data, err := unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return nil, format.IOf("%s: map %s: %w", path, format.IEC(size), err)
+	}
+	h, err := parseHeader(path, data[8:8+n], size-8-n)
+	if err != nil {
+		_ = unix.Munmap(data)
+		return nil, err
+	}
+	return &File{path: path, header: h, data: data}, nil
+}
+
+// headerLength reads the first eight bytes and holds them against the size of the file.
+func headerLength(path string, f *os.File, size int64) (int64, error) {
+	var buf [1024]byte // as much as a Git LFS pointer may have
+	head := buf[:min(size, int64(len(buf)))]
+	if _, err := io.ReadFull(f, head); err != nil {
+		return 0, format.IOf("%s: read the header length: %w", path, err)
+	}
+	if err := format.CheckLFS(path, head); err != nil {
+		return 0, err
+	}
+	if size < 8 {
+		return 0, format.Corruptf("%s: %d bytes are too few for a safetensors file", path, size)
+	}
+	n := binary.LittleEndian.Uint64(head)
+	if n > format.MaxTensorHeader {
+		return 0, format.Corruptf("%s: header length %d is more than the %d bytes allowed", path, n, format.MaxTensorHeader)
+	}
+	if int64(n) > size-8 {
+		return 0, format.Corruptf("%s: header length %d is more than the %d bytes that follow it", path, n, size-8)
+	}
+	return int64(n), nil
+}
+
+// Path is the path that the file was opened by.
+func (f *File) Path() string { return f.path }
+
+// Names lists the tensors, sorted. The slice is the caller's.
+func (f *File) Names() []string { return append([]string(nil), f.header.names...) }
+
+// Info describes a tensor. The shape must not be changed.
+func (f *File) Info(name string) (Info, bool) {
+	i, ok := f.header.infos[name]
+	return i, ok
+}
+
+// Metadata is a copy of the strings under __metadata__.
+func (f *File) Metadata() map[string]string { return maps.Clone(f.header.meta) }
+
+// Close ends the mapping; views into it must not be used any more.
+func (f *File) Close() error {
+	if f.data == nil {
+		return nil
+	}
+	data := f.data
+	f.data = nil
+	if err := unix.Munmap(data); err != nil {
+		return format.IOf("%s: unmap: %w", f.path, err)
+	}
+	return nil
+}
+
+// Bytes is a read-only view of a tensor in the mapping. It may begin at any address: an odd header is legal.
+func (f *File) Bytes(name string) ([]byte, error) {
+	i, err := f.info(name)
+	if err != nil {
+		return nil, err
+	}
+	return f.data[i.Begin:i.End:i.End], nil
+}
+
+// Release lets the kernel take back the pages of a tensor that was read, so that a pass over a model larger than memory
+// keeps little resident. The views stay valid; reading them again reads the file again.
+func (f *File) Release(name string) {
+	i, err := f.info(name)
+	if err != nil || i.Begin == i.End {
+		return
+	}
+	page := int64(os.Getpagesize())
+	lo := i.Begin / page * page
+	_ = unix.Madvise(f.data[lo:i.End], unix.MADV_DONTNEED) // advice only
+}
+
+func (f *File) info(name string) (Info, error) {
+	if f.data == nil {
+		return Info{}, fmt.Errorf("%s: tensor %q wanted after the file was closed", f.path, name)
+	}
+	i, ok := f.header.infos[name]
+	if !ok {
+		return Info{}, format.Inputf("%s: has no tensor %q", f.path, name)
+	}
+	return i, nil
+}
+
+func (f *File) typed(name, dtype string) ([]byte, error) {
+	i, err := f.info(name)
+	if err != nil {
+		return nil, err
+	}
+	if i.DType != dtype {
+		return nil, format.Inputf("%s: tensor %q is %s, not %s", f.path, name, i.DType, dtype)
+	}
+	return f.data[i.Begin:i.End], nil
+}
