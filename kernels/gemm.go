@@ -34,7 +34,7 @@ func (m Matrix) T() Matrix {
 
 // check panics if an element of m lies outside its data: that is a mistake of the caller, never of a file. Everything
 // behind Gemm, the assembly above all, relies on it.
-func (m Matrix) check(name string) {
+func (m *Matrix) check(name string) {
 	if m.Rows < 0 || m.Cols < 0 || m.RowStride < 0 || m.ColStride < 0 {
 		panic(fmt.Sprintf("kernels: %s is %d x %d with strides %d, %d", name, m.Rows, m.Cols, m.RowStride, m.ColStride))
 	}
@@ -63,7 +63,7 @@ const GemmKC = 256
 //
 // Every element of C is a chain of its own: within a block of GemmKC its products are added with k ascending, starting
 // at zero; block sums are added to C with k ascending. So a row's bits depend neither on the number of threads nor on
-// the other rows and columns of the call.
+// the other rows and columns of the call. Memory for packing is kept from call to call: some 300 KiB per thread.
 func Gemm(p *Pool, c, a, b Matrix, accumulate bool) {
 	c.check("C")
 	a.check("A")
@@ -77,28 +77,17 @@ func Gemm(p *Pool, c, a, b Matrix, accumulate bool) {
 	if c.F32 == nil || c.ColStride != 1 || c.Rows > 1 && c.RowStride < c.Cols {
 		panic("kernels: gemm needs a float32 C with column stride 1 and rows that do not overlap")
 	}
-	p.Run(c.Rows, 1, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			for j := 0; j < c.Cols; j++ {
-				at := i*c.RowStride + j
-				if !accumulate {
-					c.F32[at] = 0
-				}
-				for k0 := 0; k0 < a.Cols; k0 += GemmKC {
-					var s float32
-					for k := k0; k < min(k0+GemmKC, a.Cols); k++ {
-						s += a.value(i, k) * b.value(k, j)
-					}
-					c.F32[at] += s
-				}
+	if a.Cols == 0 {
+		if !accumulate {
+			for i := range c.Rows {
+				clear(c.F32[i*c.RowStride:][:c.Cols])
 			}
 		}
-	})
-}
-func (m *Matrix) value(i, j int) float32 {
-	at := i*m.RowStride + j*m.ColStride
-	if m.F16 != nil {
-		return F16Value(m.F16[at])
+		return
 	}
-	return m.F32[at]
+	j := gemmJobs.get()
+	j.start(p.Threads(), c, a, b, accumulate)
+	p.Run(j.rowBlocks*j.colBlocks, 1, j.run)
+	j.stop()
+	gemmJobs.put(j)
 }

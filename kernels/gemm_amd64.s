@@ -1,0 +1,484 @@
+//go:build !purego
+
+#include "textflag.h"
+
+// As gemmTileGeneric, 6 x 16: twelve accumulators Y4..Y15 (row r in Y(4+2r), Y(5+2r)), one step of k per STEP6.
+// Go's operand order: VFMADD231PS z, y, x is x += y*z.
+
+#define ROWS2(off, c0, c1, c2, c3) \
+	VBROADCASTSS off(SI), Y2        \
+	VBROADCASTSS (off+4)(SI), Y3    \
+	VFMADD231PS  Y0, Y2, c0         \
+	VFMADD231PS  Y1, Y2, c1         \
+	VFMADD231PS  Y0, Y3, c2         \
+	VFMADD231PS  Y1, Y3, c3
+
+#define STEP6(a, b) \
+	VMOVUPS b(DI), Y0            \
+	VMOVUPS (b+32)(DI), Y1       \
+	ROWS2(a, Y4, Y5, Y6, Y7)     \
+	ROWS2(a+8, Y8, Y9, Y10, Y11) \
+	ROWS2(a+16, Y12, Y13, Y14, Y15)
+
+#define ADDROW6(c0, c1) \
+	VADDPS (DX), c0, c0   \
+	VADDPS 32(DX), c1, c1 \
+	VMOVUPS c0, (DX)      \
+	VMOVUPS c1, 32(DX)    \
+	ADDQ R8, DX
+
+#define SETROW6(c0, c1) \
+	VMOVUPS c0, (DX)   \
+	VMOVUPS c1, 32(DX) \
+	ADDQ R8, DX
+
+// func gemmTile6x16(kc int, a, b, c *float32, ldc int, add bool)
+TEXT ·gemmTile6x16(SB), NOSPLIT, $0-41
+	MOVQ kc+0(FP), CX
+	MOVQ a+8(FP), SI
+	MOVQ b+16(FP), DI
+	MOVQ c+24(FP), DX
+	MOVQ ldc+32(FP), R8
+	MOVBLZX add+40(FP), R9
+	SHLQ $2, R8
+	// C is needed at the end; ask for it now.
+	MOVQ DX, R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 63(R10)
+	ADDQ R8, R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 63(R10)
+	ADDQ R8, R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 63(R10)
+	ADDQ R8, R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 63(R10)
+	ADDQ R8, R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 63(R10)
+	ADDQ R8, R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 63(R10)
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	VXORPS Y12, Y12, Y12
+	VXORPS Y13, Y13, Y13
+	VXORPS Y14, Y14, Y14
+	VXORPS Y15, Y15, Y15
+	MOVQ CX, R11
+	SHRQ $2, CX
+	JZ   tail
+
+loop4:
+	STEP6(0, 0)
+	STEP6(24, 64)
+	STEP6(48, 128)
+	STEP6(72, 192)
+	ADDQ $96, SI
+	ADDQ $256, DI
+	DECQ CX
+	JNZ  loop4
+
+tail:
+	ANDQ $3, R11
+	JZ   store
+
+loop1:
+	STEP6(0, 0)
+	ADDQ $24, SI
+	ADDQ $64, DI
+	DECQ R11
+	JNZ  loop1
+
+store:
+	TESTL R9, R9
+	JZ    set
+	ADDROW6(Y4, Y5)
+	ADDROW6(Y6, Y7)
+	ADDROW6(Y8, Y9)
+	ADDROW6(Y10, Y11)
+	ADDROW6(Y12, Y13)
+	ADDROW6(Y14, Y15)
+	VZEROUPPER
+	RET
+
+set:
+	SETROW6(Y4, Y5)
+	SETROW6(Y6, Y7)
+	SETROW6(Y8, Y9)
+	SETROW6(Y10, Y11)
+	SETROW6(Y12, Y13)
+	SETROW6(Y14, Y15)
+	VZEROUPPER
+	RET
+
+// func packT8F32(dst *float32, dstStride int, rows *[8]unsafe.Pointer, n int)
+//
+// Transposes 8 rows of float32: dst[k*dstStride+r] = rows[r][k]; n is a multiple of 8.
+TEXT ·packT8F32(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), DI
+	MOVQ dstStride+8(FP), DX
+	MOVQ rows+16(FP), AX
+	MOVQ n+24(FP), CX
+	SHLQ $2, DX
+	MOVQ (AX), R8
+	MOVQ 8(AX), R9
+	MOVQ 16(AX), R10
+	MOVQ 24(AX), R11
+	MOVQ 32(AX), R12
+	MOVQ 40(AX), R13
+	MOVQ 48(AX), SI
+	MOVQ 56(AX), AX
+	XORQ BX, BX
+	SHRQ $3, CX
+	JZ   doneF32
+
+loopF32:
+	VMOVUPS (R8)(BX*4), Y0
+	VMOVUPS (R9)(BX*4), Y1
+	VMOVUPS (R10)(BX*4), Y2
+	VMOVUPS (R11)(BX*4), Y3
+	VMOVUPS (R12)(BX*4), Y4
+	VMOVUPS (R13)(BX*4), Y5
+	VMOVUPS (SI)(BX*4), Y6
+	VMOVUPS (AX)(BX*4), Y7
+	VUNPCKLPS Y1, Y0, Y8
+	VUNPCKHPS Y1, Y0, Y9
+	VUNPCKLPS Y3, Y2, Y10
+	VUNPCKHPS Y3, Y2, Y11
+	VUNPCKLPS Y5, Y4, Y12
+	VUNPCKHPS Y5, Y4, Y13
+	VUNPCKLPS Y7, Y6, Y14
+	VUNPCKHPS Y7, Y6, Y15
+	VUNPCKLPD Y10, Y8, Y0
+	VUNPCKHPD Y10, Y8, Y1
+	VUNPCKLPD Y11, Y9, Y2
+	VUNPCKHPD Y11, Y9, Y3
+	VUNPCKLPD Y14, Y12, Y4
+	VUNPCKHPD Y14, Y12, Y5
+	VUNPCKLPD Y15, Y13, Y6
+	VUNPCKHPD Y15, Y13, Y7
+	VPERM2F128 $0x20, Y4, Y0, Y8
+	VPERM2F128 $0x20, Y5, Y1, Y9
+	VPERM2F128 $0x20, Y6, Y2, Y10
+	VPERM2F128 $0x20, Y7, Y3, Y11
+	VPERM2F128 $0x31, Y4, Y0, Y12
+	VPERM2F128 $0x31, Y5, Y1, Y13
+	VPERM2F128 $0x31, Y6, Y2, Y14
+	VPERM2F128 $0x31, Y7, Y3, Y15
+	VMOVUPS Y8, (DI)
+	ADDQ DX, DI
+	VMOVUPS Y9, (DI)
+	ADDQ DX, DI
+	VMOVUPS Y10, (DI)
+	ADDQ DX, DI
+	VMOVUPS Y11, (DI)
+	ADDQ DX, DI
+	VMOVUPS Y12, (DI)
+	ADDQ DX, DI
+	VMOVUPS Y13, (DI)
+	ADDQ DX, DI
+	VMOVUPS Y14, (DI)
+	ADDQ DX, DI
+	VMOVUPS Y15, (DI)
+	ADDQ DX, DI
+	ADDQ $8, BX
+	DECQ CX
+	JNZ  loopF32
+
+doneF32:
+	VZEROUPPER
+	RET
+
+// func packT8F16(dst *float32, dstStride int, rows *[8]unsafe.Pointer, n int)
+//
+// Transposes 8 rows of float16, converted: dst[k*dstStride+r] = rows[r][k]; n is a multiple of 8.
+TEXT ·packT8F16(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), DI
+	MOVQ dstStride+8(FP), DX
+	MOVQ rows+16(FP), AX
+	MOVQ n+24(FP), CX
+	SHLQ $2, DX
+	MOVQ (AX), R8
+	MOVQ 8(AX), R9
+	MOVQ 16(AX), R10
+	MOVQ 24(AX), R11
+	MOVQ 32(AX), R12
+	MOVQ 40(AX), R13
+	MOVQ 48(AX), SI
+	MOVQ 56(AX), AX
+	XORQ BX, BX
+	SHRQ $3, CX
+	JZ   doneF16
+
+loopF16:
+	VCVTPH2PS (R8)(BX*2), Y0
+	VCVTPH2PS (R9)(BX*2), Y1
+	VCVTPH2PS (R10)(BX*2), Y2
+	VCVTPH2PS (R11)(BX*2), Y3
+	VCVTPH2PS (R12)(BX*2), Y4
+	VCVTPH2PS (R13)(BX*2), Y5
+	VCVTPH2PS (SI)(BX*2), Y6
+	VCVTPH2PS (AX)(BX*2), Y7
+	VUNPCKLPS Y1, Y0, Y8
+	VUNPCKHPS Y1, Y0, Y9
+	VUNPCKLPS Y3, Y2, Y10
+	VUNPCKHPS Y3, Y2, Y11
+	VUNPCKLPS Y5, Y4, Y12
+	VUNPCKHPS Y5, Y4, Y13
+	VUNPCKLPS Y7, Y6, Y14
+	VUNPCKHPS Y7, Y6, Y15
+	VUNPCKLPD Y10, Y8, Y0
+	VUNPCKHPD Y10, Y8, Y1
+	VUNPCKLPD Y11, Y9, Y2
+	VUNPCKHPD Y11, Y9, Y3
+	VUNPCKLPD Y14, Y12, Y4
+	VUNPCKHPD Y14, Y12, Y5
+	VUNPCKLPD Y15, Y13, Y6
+	VUNPCKHPD Y15, Y13, Y7
+	VPERM2F128 $0x20, Y4, Y0, Y8
+	VPERM2F128 $0x20, Y5, Y1, Y9
+	VPERM2F128 $0x20, Y6, Y2, Y10
+	VPERM2F128 $0x20, Y7, Y3, Y11
+	VPERM2F128 $0x31, Y4, Y0, Y12
+	VPERM2F128 $0x31, Y5, Y1, Y13
+	VPERM2F128 $0x31, Y6, Y2, Y14
+	VPERM2F128 $0x31, Y7, Y3, Y15
+	VMOVUPS Y8, (DI)
+	ADDQ DX, DI
+	VMOVUPS Y9, (DI)
+	ADDQ DX, DI
+	VMOVUPS Y10, (DI)
+	ADDQ DX, DI
+	VMOVUPS Y11, (DI)
+	ADDQ DX, DI
+	VMOVUPS Y12, (DI)
+	ADDQ DX, DI
+	VMOVUPS Y13, (DI)
+	ADDQ DX, DI
+	VMOVUPS Y14, (DI)
+	ADDQ DX, DI
+	VMOVUPS Y15, (DI)
+	ADDQ DX, DI
+	ADDQ $8, BX
+	DECQ CX
+	JNZ  loopF16
+
+doneF16:
+	VZEROUPPER
+	RET
+
+// func packN8F32(dst *float32, dstStride int, src unsafe.Pointer, srcStride, groups, n int)
+//
+// Copies n runs of 8*groups float32: dst[k*dstStride+j] = src[k*srcStride+j], k ascending.
+TEXT ·packN8F32(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), DI
+	MOVQ dstStride+8(FP), DX
+	MOVQ src+16(FP), SI
+	MOVQ srcStride+24(FP), R8
+	MOVQ groups+32(FP), R9
+	MOVQ n+40(FP), CX
+	SHLQ $2, DX
+	SHLQ $2, R8
+	CMPQ R9, $2
+	JEQ  twoF32
+
+runF32:
+	MOVQ SI, R10
+	MOVQ DI, R11
+	MOVQ R9, R12
+
+groupF32:
+	VMOVUPS (R10), Y0
+	VMOVUPS Y0, (R11)
+	ADDQ $32, R10
+	ADDQ $32, R11
+	DECQ R12
+	JNZ  groupF32
+	ADDQ R8, SI
+	ADDQ DX, DI
+	DECQ CX
+	JNZ  runF32
+	VZEROUPPER
+	RET
+
+twoF32:
+	VMOVUPS (SI), Y0
+	VMOVUPS 32(SI), Y1
+	VMOVUPS Y0, (DI)
+	VMOVUPS Y1, 32(DI)
+	ADDQ R8, SI
+	ADDQ DX, DI
+	DECQ CX
+	JNZ  twoF32
+	VZEROUPPER
+	RET
+
+// func packN8F16(dst *float32, dstStride int, src unsafe.Pointer, srcStride, groups, n int)
+//
+// Copies n runs of 8*groups float16, converted: dst[k*dstStride+j] = src[k*srcStride+j], k ascending.
+TEXT ·packN8F16(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), DI
+	MOVQ dstStride+8(FP), DX
+	MOVQ src+16(FP), SI
+	MOVQ srcStride+24(FP), R8
+	MOVQ groups+32(FP), R9
+	MOVQ n+40(FP), CX
+	SHLQ $2, DX
+	SHLQ $1, R8
+	CMPQ R9, $2
+	JEQ  twoF16
+
+runF16:
+	MOVQ SI, R10
+	MOVQ DI, R11
+	MOVQ R9, R12
+
+groupF16:
+	VCVTPH2PS (R10), Y0
+	VMOVUPS Y0, (R11)
+	ADDQ $16, R10
+	ADDQ $32, R11
+	DECQ R12
+	JNZ  groupF16
+	ADDQ R8, SI
+	ADDQ DX, DI
+	DECQ CX
+	JNZ  runF16
+	VZEROUPPER
+	RET
+
+twoF16:
+	VCVTPH2PS (SI), Y0
+	VCVTPH2PS 16(SI), Y1
+	VMOVUPS Y0, (DI)
+	VMOVUPS Y1, 32(DI)
+	ADDQ R8, SI
+	ADDQ DX, DI
+	DECQ CX
+	JNZ  twoF16
+	VZEROUPPER
+	RET
+
+// As gemmTileGeneric, 12 x 32: accumulators Z8..Z31 (row r in Z(8+2r), Z(9+2r)).
+
+#define ROWS2Z(off, c0, c1, c2, c3) \
+	VBROADCASTSS off(SI), Z2        \
+	VBROADCASTSS (off+4)(SI), Z3    \
+	VFMADD231PS  Z0, Z2, c0         \
+	VFMADD231PS  Z1, Z2, c1         \
+	VFMADD231PS  Z0, Z3, c2         \
+	VFMADD231PS  Z1, Z3, c3
+
+#define STEP12(a, b) \
+	VMOVUPS b(DI), Z0                 \
+	VMOVUPS (b+64)(DI), Z1            \
+	ROWS2Z(a, Z8, Z9, Z10, Z11)       \
+	ROWS2Z(a+8, Z12, Z13, Z14, Z15)   \
+	ROWS2Z(a+16, Z16, Z17, Z18, Z19)  \
+	ROWS2Z(a+24, Z20, Z21, Z22, Z23)  \
+	ROWS2Z(a+32, Z24, Z25, Z26, Z27)  \
+	ROWS2Z(a+40, Z28, Z29, Z30, Z31)
+
+#define ADDROW12(c0, c1) \
+	VADDPS (DX), c0, c0   \
+	VADDPS 64(DX), c1, c1 \
+	VMOVUPS c0, (DX)      \
+	VMOVUPS c1, 64(DX)    \
+	ADDQ R8, DX
+
+#define SETROW12(c0, c1) \
+	VMOVUPS c0, (DX)   \
+	VMOVUPS c1, 64(DX) \
+	ADDQ R8, DX
+
+// func gemmTile12x32(kc int, a, b, c *float32, ldc int, add bool)
+TEXT ·gemmTile12x32(SB), NOSPLIT, $0-41
+	MOVQ kc+0(FP), CX
+	MOVQ a+8(FP), SI
+	MOVQ b+16(FP), DI
+	MOVQ c+24(FP), DX
+	MOVQ ldc+32(FP), R8
+	MOVBLZX add+40(FP), R9
+	SHLQ $2, R8
+	VPXORD Z8, Z8, Z8
+	VPXORD Z9, Z9, Z9
+	VPXORD Z10, Z10, Z10
+	VPXORD Z11, Z11, Z11
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	VPXORD Z16, Z16, Z16
+	VPXORD Z17, Z17, Z17
+	VPXORD Z18, Z18, Z18
+	VPXORD Z19, Z19, Z19
+	VPXORD Z20, Z20, Z20
+	VPXORD Z21, Z21, Z21
+	VPXORD Z22, Z22, Z22
+	VPXORD Z23, Z23, Z23
+	VPXORD Z24, Z24, Z24
+	VPXORD Z25, Z25, Z25
+	VPXORD Z26, Z26, Z26
+	VPXORD Z27, Z27, Z27
+	VPXORD Z28, Z28, Z28
+	VPXORD Z29, Z29, Z29
+	VPXORD Z30, Z30, Z30
+	VPXORD Z31, Z31, Z31
+	MOVQ CX, R11
+	SHRQ $1, CX
+	JZ   tail12
+
+loop12:
+	STEP12(0, 0)
+	STEP12(48, 128)
+	ADDQ $96, SI
+	ADDQ $256, DI
+	DECQ CX
+	JNZ  loop12
+
+tail12:
+	ANDQ $1, R11
+	JZ   store12
+	STEP12(0, 0)
+
+store12:
+	TESTL R9, R9
+	JZ    set12
+	ADDROW12(Z8, Z9)
+	ADDROW12(Z10, Z11)
+	ADDROW12(Z12, Z13)
+	ADDROW12(Z14, Z15)
+	ADDROW12(Z16, Z17)
+	ADDROW12(Z18, Z19)
+	ADDROW12(Z20, Z21)
+	ADDROW12(Z22, Z23)
+	ADDROW12(Z24, Z25)
+	ADDROW12(Z26, Z27)
+	ADDROW12(Z28, Z29)
+	ADDROW12(Z30, Z31)
+	VZEROUPPER
+	RET
+
+set12:
+	SETROW12(Z8, Z9)
+	SETROW12(Z10, Z11)
+	SETROW12(Z12, Z13)
+	SETROW12(Z14, Z15)
+	SETROW12(Z16, Z17)
+	SETROW12(Z18, Z19)
+	SETROW12(Z20, Z21)
+	SETROW12(Z22, Z23)
+	SETROW12(Z24, Z25)
+	SETROW12(Z26, Z27)
+	SETROW12(Z28, Z29)
+	SETROW12(Z30, Z31)
+	VZEROUPPER
+	RET

@@ -1,0 +1,135 @@
+//go:build !purego
+
+#include "textflag.h"
+
+// As gemmTileGeneric, 8 x 8: accumulators V16..V31 (row r in V(16+2r), V(17+2r)); A's column in V0, V1, B's row in V2, V3
+// (V4..V7 for every second step).
+
+// FMLA Vd.4S, Vn.4S, Vm.S[l]: the assembler has no name for the by-element form. d += n * m[l].
+#define FMLAE(d, n, m, l) WORD $(0x4F801000 | ((l)>>1)<<11 | ((l)&1)<<21 | (m)<<16 | (n)<<5 | (d))
+
+// FADD Vd.4S, Vn.4S, Vm.4S: not in the assembler either.
+#define FADD4(d, n, m) WORD $(0x4E20D400 | (m)<<16 | (n)<<5 | (d))
+
+#define STEP8(a0, a1, b0, b1) \
+	FMLAE(16, b0, a0, 0) \
+	FMLAE(17, b1, a0, 0) \
+	FMLAE(18, b0, a0, 1) \
+	FMLAE(19, b1, a0, 1) \
+	FMLAE(20, b0, a0, 2) \
+	FMLAE(21, b1, a0, 2) \
+	FMLAE(22, b0, a0, 3) \
+	FMLAE(23, b1, a0, 3) \
+	FMLAE(24, b0, a1, 0) \
+	FMLAE(25, b1, a1, 0) \
+	FMLAE(26, b0, a1, 1) \
+	FMLAE(27, b1, a1, 1) \
+	FMLAE(28, b0, a1, 2) \
+	FMLAE(29, b1, a1, 2) \
+	FMLAE(30, b0, a1, 3) \
+	FMLAE(31, b1, a1, 3)
+
+// func gemmTile8x8(kc int, a, b, c *float32, ldc int, add bool)
+TEXT ·gemmTile8x8(SB), NOSPLIT, $0-41
+	MOVD  kc+0(FP), R0
+	MOVD  a+8(FP), R1
+	MOVD  b+16(FP), R2
+	MOVD  c+24(FP), R3
+	MOVD  ldc+32(FP), R4
+	MOVBU add+40(FP), R5
+	LSL   $2, R4, R4
+	VEOR V16.B16, V16.B16, V16.B16
+	VEOR V17.B16, V17.B16, V17.B16
+	VEOR V18.B16, V18.B16, V18.B16
+	VEOR V19.B16, V19.B16, V19.B16
+	VEOR V20.B16, V20.B16, V20.B16
+	VEOR V21.B16, V21.B16, V21.B16
+	VEOR V22.B16, V22.B16, V22.B16
+	VEOR V23.B16, V23.B16, V23.B16
+	VEOR V24.B16, V24.B16, V24.B16
+	VEOR V25.B16, V25.B16, V25.B16
+	VEOR V26.B16, V26.B16, V26.B16
+	VEOR V27.B16, V27.B16, V27.B16
+	VEOR V28.B16, V28.B16, V28.B16
+	VEOR V29.B16, V29.B16, V29.B16
+	VEOR V30.B16, V30.B16, V30.B16
+	VEOR V31.B16, V31.B16, V31.B16
+	LSR   $1, R0, R6
+	CBZ   R6, tail
+
+loop:
+	VLD1.P 64(R1), [V0.S4, V1.S4, V4.S4, V5.S4]
+	VLD1.P 64(R2), [V2.S4, V3.S4, V6.S4, V7.S4]
+	STEP8(0, 1, 2, 3)
+	STEP8(4, 5, 6, 7)
+	SUBS   $1, R6
+	BNE    loop
+
+tail:
+	TBZ  $0, R0, store
+	VLD1 (R1), [V0.S4, V1.S4]
+	VLD1 (R2), [V2.S4, V3.S4]
+	STEP8(0, 1, 2, 3)
+
+store:
+	CBZ R5, set
+	VLD1 (R3), [V0.S4, V1.S4]
+	FADD4(0, 0, 16)
+	FADD4(1, 1, 17)
+	VST1 [V0.S4, V1.S4], (R3)
+	ADD  R4, R3
+	VLD1 (R3), [V0.S4, V1.S4]
+	FADD4(0, 0, 18)
+	FADD4(1, 1, 19)
+	VST1 [V0.S4, V1.S4], (R3)
+	ADD  R4, R3
+	VLD1 (R3), [V0.S4, V1.S4]
+	FADD4(0, 0, 20)
+	FADD4(1, 1, 21)
+	VST1 [V0.S4, V1.S4], (R3)
+	ADD  R4, R3
+	VLD1 (R3), [V0.S4, V1.S4]
+	FADD4(0, 0, 22)
+	FADD4(1, 1, 23)
+	VST1 [V0.S4, V1.S4], (R3)
+	ADD  R4, R3
+	VLD1 (R3), [V0.S4, V1.S4]
+	FADD4(0, 0, 24)
+	FADD4(1, 1, 25)
+	VST1 [V0.S4, V1.S4], (R3)
+	ADD  R4, R3
+	VLD1 (R3), [V0.S4, V1.S4]
+	FADD4(0, 0, 26)
+	FADD4(1, 1, 27)
+	VST1 [V0.S4, V1.S4], (R3)
+	ADD  R4, R3
+	VLD1 (R3), [V0.S4, V1.S4]
+	FADD4(0, 0, 28)
+	FADD4(1, 1, 29)
+	VST1 [V0.S4, V1.S4], (R3)
+	ADD  R4, R3
+	VLD1 (R3), [V0.S4, V1.S4]
+	FADD4(0, 0, 30)
+	FADD4(1, 1, 31)
+	VST1 [V0.S4, V1.S4], (R3)
+	ADD  R4, R3
+	RET
+
+set:
+	VST1 [V16.S4, V17.S4], (R3)
+	ADD  R4, R3
+	VST1 [V18.S4, V19.S4], (R3)
+	ADD  R4, R3
+	VST1 [V20.S4, V21.S4], (R3)
+	ADD  R4, R3
+	VST1 [V22.S4, V23.S4], (R3)
+	ADD  R4, R3
+	VST1 [V24.S4, V25.S4], (R3)
+	ADD  R4, R3
+	VST1 [V26.S4, V27.S4], (R3)
+	ADD  R4, R3
+	VST1 [V28.S4, V29.S4], (R3)
+	ADD  R4, R3
+	VST1 [V30.S4, V31.S4], (R3)
+	ADD  R4, R3
+	RET
