@@ -1,0 +1,359 @@
+package engine
+
+import (
+	"context"
+	"encoding/binary"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"neuroprefetcher/format"
+	"neuroprefetcher/format/bundle"
+	"neuroprefetcher/format/checkpoint"
+	"neuroprefetcher/format/tensors"
+	"neuroprefetcher/kernels"
+	"neuroprefetcher/runtime/model"
+	"neuroprefetcher/runtime/predictor"
+	"neuroprefetcher/runtime/storage"
+	"neuroprefetcher/runtime/tokenizer"
+)
+
+// Options say how a bundle is run. The zero value chooses everything.
+type Options struct {
+	Mode     string // auto, resident, stream, sparse
+	Dense    int    // layers kept dense; 0 chooses
+	KMax     int    // neurons of a sparse layer; 0 is the bundle's
+	Memory   int64  // bytes for the whole process; 0 is what the container and the machine leave
+	Context  int    // longest sequence; 0 chooses
+	Threads  int    // 0 is GOMAXPROCS
+	Selector string // paper, static; "" is the bundle's first
+	Margin   float32
+	ReadCap  int // most rows read per layer and token; 0 is no limit
+	Storage  storage.Options
+	Progress func(what string, done, total int64)
+}
+
+// Engine runs one sequence at a time. It is not safe for concurrent use.
+type Engine struct {
+	Bundle    *bundle.Bundle
+	Config    *checkpoint.Config
+	Tokenizer *tokenizer.Tokenizer
+	Plan      *Plan
+	LoadTime  time.Duration
+
+	opts     Options
+	geometry bundle.Geometry
+	m        *model.Model
+	reader   *storage.Reader
+	kv       *model.KV
+	batch    *model.Batch
+	step1    *model.Step
+	stream   *streamer      // layers that are read whole; nil when every MLP is in memory
+	dense    []model.Rows   // per layer, N = 0 when it is not in memory
+	sparse   []*sparseLayer // per layer, nil unless it is a sparse one
+	selector predictor.Selector
+	gate0    gate0Namer
+	features predictor.Features
+	rowCRC   []uint32
+
+	x, xs     []float32 // (H) residual stream of a step, (microbatch, H) of a prompt
+	logits    []float32 // (vocab)
+	scores    []float32 // (M)
+	ids1      []int32
+	denseOff  []int // (M) where records begin in a resident layer
+	streamOff []int // (chunk) and in a stream buffer
+
+	stats           Stats
+	ioWait, predict time.Duration // of the step in progress
+	frees           []func()
+}
+
+// Open plans the memory, loads what stays resident and returns an engine with an empty sequence.
+func Open(ctx context.Context, dir string, o Options) (e *Engine, err error) {
+	start := time.Now()
+	b, err := bundle.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	e = &Engine{Bundle: b, Config: &b.Manifest.Model, geometry: b.Manifest.Rows}
+	if o.ReadCap == 0 {
+		o.ReadCap = -1
+	}
+	if e.Tokenizer, err = tokenizer.Load(b.Path(bundle.MemberTokenizer)); err != nil {
+		return nil, err
+	}
+	if o.Selector, err = chooseSelector(b, o.Selector); err != nil {
+		return nil, err
+	}
+	// Parsing leaves garbage behind: give it back before the weights come, so that the peak is the plan.
+	debug.FreeOSMemory()
+	p, err := newPlanner(b, o, threadCount(o.Threads))
+	if err != nil {
+		return nil, err
+	}
+	if e.Plan, err = p.choose(); err != nil {
+		return nil, err
+	}
+	o.Storage.Staging = p.staging()
+	e.opts = o
+	defer func() {
+		if err != nil {
+			e.Close()
+			e = nil
+		}
+	}()
+	// The weights lie outside the Go heap; what is inside is small and may not double.
+	debug.SetGCPercent(25)
+	if e.reader, err = storage.Open(b.Path(bundle.MemberRows), o.Storage); err != nil {
+		return e, err
+	}
+	e.m = model.New(e.Config, kernels.NewPool(o.Threads))
+	if err = e.loadSelector(); err != nil {
+		return e, err
+	}
+	if err = e.loadResident(); err != nil {
+		return e, err
+	}
+	if err = e.loadRows(ctx); err != nil {
+		return e, err
+	}
+	e.allocate()
+	debug.FreeOSMemory()
+	e.LoadTime = time.Since(start)
+	return e, nil
+}
+
+// Close stops all reads and gives the memory back.
+func (e *Engine) Close() {
+	if e.reader != nil {
+		e.drain()
+		e.reader.Close()
+	}
+	if e.m != nil && e.m.Pool != nil {
+		e.m.Pool.Close()
+	}
+	for _, f := range e.frees {
+		f()
+	}
+	e.frees = nil
+}
+
+// IO tells how rows are read.
+func (e *Engine) IO() storage.Info { return e.reader.Info() }
+
+// SelectorName is the selector in use, "" outside sparse mode.
+func (e *Engine) SelectorName() string {
+	if e.selector == nil {
+		return ""
+	}
+	return e.selector.Name()
+}
+
+// Reset forgets the sequence. Resident rows stay.
+func (e *Engine) Reset() { e.kv.Len = 0 }
+
+// Len is the number of tokens in the sequence, Context the most it can have.
+func (e *Engine) Len() int     { return e.kv.Len }
+func (e *Engine) Context() int { return e.kv.Capacity }
+
+func threadCount(n int) int {
+	if n > 0 {
+		return n
+	}
+	return runtime.GOMAXPROCS(0)
+}
+
+// chooseSelector checks the name against what the bundle has; "" takes its first.
+func chooseSelector(b *bundle.Bundle, name string) (string, error) {
+	s := b.Manifest.Sparse
+	if s == nil || len(s.Selectors) == 0 {
+		return name, nil
+	}
+	if name == "" || name == "auto" {
+		return s.Selectors[0], nil
+	}
+	for _, have := range s.Selectors {
+		if have == name {
+			return name, nil
+		}
+	}
+	return "", format.Inputf("--selector %s: the bundle %s has %v", name, b.Dir, s.Selectors)
+}
+
+func (e *Engine) loadSelector() (err error) {
+	if e.Plan.Mode != ModeSparse {
+		return nil
+	}
+	d := e.Plan.Dense
+	if e.opts.Selector == bundle.SelectorStatic {
+		e.selector, err = predictor.LoadStatic(e.Bundle.Path(bundle.MemberCentroids), e.Config, d)
+		return err
+	}
+	c, err := predictor.LoadCentroids(e.Bundle.Path(bundle.MemberCentroids), e.Config, d)
+	if err != nil {
+		return err
+	}
+	p, err := predictor.LoadPredictor(e.Bundle.Path(bundle.MemberPredictor), e.Config, d)
+	if err != nil {
+		return err
+	}
+	paper, err := predictor.NewPaper(p, c)
+	if err != nil {
+		return err
+	}
+	e.selector, e.gate0 = paper, paper
+	h := e.Config.Hidden
+	f := func() []float32 { return make([]float32, h) }
+	e.features = predictor.Features{Embed: f(), AttnOut: f(), MLPIn: f(), Resid: f()}
+	return nil
+}
+
+// halves allocates float16 elements outside the Go heap for the life of the engine.
+func (e *Engine) halves(n int) []uint16 {
+	b, free, err := storage.AllocAligned(2 * n)
+	if err != nil {
+		panic(err) // caught in loadResident and loadRows
+	}
+	e.frees = append(e.frees, free)
+	return kernels.BytesU16(b)[:n]
+}
+
+// allocFailed turns a failed mapping into an error that says what did not fit.
+func allocFailed(err *error) {
+	if r := recover(); r != nil {
+		cause, ok := r.(error)
+		if _, bug := r.(runtime.Error); !ok || bug {
+			panic(r)
+		}
+		*err = format.Fitf("the system does not give the memory that was planned: %w", cause)
+	}
+}
+
+func (e *Engine) loadResident() (err error) {
+	defer allocFailed(&err)
+	path := e.Bundle.Path(bundle.MemberResident)
+	t, err := tensors.Open(path)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	f, err := os.Open(path)
+	if err != nil {
+		return format.IOf("%s: %w", path, err)
+	}
+	defer f.Close()
+	return e.m.Load(&model.FileSource{T: t, F: f}, e.halves, true)
+}
+
+// loadRows reads the layers that stay in memory, every record checked, and sets up the others.
+func (e *Engine) loadRows(ctx context.Context) (err error) {
+	defer allocFailed(&err)
+	c, g, d := e.Config, e.geometry, e.Plan.Dense
+	e.dense, e.sparse = make([]model.Rows, c.Layers), make([]*sparseLayer, c.Layers)
+	if !g.Trailer {
+		if err := e.loadRowCRC(); err != nil {
+			return err
+		}
+	}
+	var load, rest []int
+	for l := range c.Layers {
+		if l < d {
+			load = append(load, l)
+		} else {
+			rest = append(rest, l)
+		}
+	}
+	s, err := newStreamer(e.reader, g, load)
+	if err != nil {
+		return format.Fitf("%w", err)
+	}
+	err = e.readDense(ctx, s)
+	s.stop()
+	if err != nil {
+		s.free()
+		return err
+	}
+	if len(rest) == 0 {
+		s.free()
+		return nil
+	}
+	s.layers, e.stream = rest, s
+	e.frees = append(e.frees, s.free)
+	if e.Plan.Mode != ModeSparse {
+		return nil
+	}
+	for _, l := range rest {
+		slots, free, err := storage.AllocAligned(e.Plan.KMax * g.Stride)
+		if err != nil {
+			return format.Fitf("%w", err)
+		}
+		e.frees = append(e.frees, free)
+		e.sparse[l] = e.newSparseLayer(l, e.Plan.KMax, slots)
+	}
+	return nil
+}
+
+// readDense copies whole layers into memory without their trailers.
+func (e *Engine) readDense(ctx context.Context, s *streamer) error {
+	g := e.geometry
+	row := g.RowBytes / 2
+	s.start(1)
+	for i := range s.total() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		l, first, rows, err := s.next()
+		if err != nil {
+			return err
+		}
+		if first == 0 {
+			e.dense[l] = model.Rows{Mem: e.halves(g.Neurons * row), Stride: row, N: g.Neurons}
+		}
+		raw := s.bytes()
+		for n := range rows.N {
+			if err := e.checkRecord(l, first+n, raw[n*g.Stride:(n+1)*g.Stride]); err != nil {
+				return err
+			}
+			copy(e.dense[l].Mem[(first+n)*row:(first+n+1)*row], rows.Mem[n*rows.Stride:])
+		}
+		if e.opts.Progress != nil {
+			e.opts.Progress("loading", int64(i+1), int64(s.total()))
+		}
+	}
+	return nil
+}
+
+func (e *Engine) loadRowCRC() error {
+	path := e.Bundle.Path(bundle.MemberRowsCRC)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return format.IOf("%s: %w", path, err)
+	}
+	n := e.geometry.Neurons * e.geometry.Layers
+	if len(b) != 4*n {
+		return format.Corruptf("%s: %d bytes, want %d", path, len(b), 4*n)
+	}
+	e.rowCRC = make([]uint32, n)
+	for i := range e.rowCRC {
+		e.rowCRC[i] = binary.LittleEndian.Uint32(b[4*i:])
+	}
+	return nil
+}
+
+// allocate makes the working memory of the plan.
+func (e *Engine) allocate() {
+	c, g := e.Config, e.geometry
+	e.kv = model.NewKV(c, c.Layers, e.Plan.Context)
+	e.batch, e.step1 = e.m.NewBatch(e.Plan.Microbatch), e.m.NewStep(e.Plan.Context)
+	e.x, e.xs = make([]float32, c.Hidden), make([]float32, e.Plan.Microbatch*c.Hidden)
+	e.logits, e.scores = make([]float32, c.Vocab), make([]float32, g.Neurons)
+	e.ids1 = make([]int32, 1)
+	e.denseOff, e.streamOff = make([]int, g.Neurons), make([]int, chunkNeurons(g))
+	for i := range e.denseOff {
+		e.denseOff[i] = i * g.RowBytes / 2
+	}
+	for i := range e.streamOff {
+		e.streamOff[i] = i * g.Stride / 2
+	}
+}

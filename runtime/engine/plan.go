@@ -1,0 +1,323 @@
+package engine
+
+import (
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+
+	"neuroprefetcher/format"
+	"neuroprefetcher/format/bundle"
+	"neuroprefetcher/format/checkpoint"
+	"neuroprefetcher/format/tensors"
+	"neuroprefetcher/runtime/model"
+)
+
+// The modes of --mode.
+const (
+	ModeAuto     = "auto"
+	ModeResident = "resident"
+	ModeStream   = "stream"
+	ModeSparse   = "sparse"
+)
+
+// DefaultContext is the longest sequence that is planned for when none is asked for.
+const DefaultContext = 2048
+
+// slack is what the plan leaves free for what it does not count one by one: stacks, heap growth between collections,
+// packing buffers of the matrix products.
+const slack = 12 << 20
+
+// Part is one line of a plan.
+type Part struct {
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"`
+}
+
+// Plan says what a mode keeps in memory and what it reads.
+type Plan struct {
+	Mode          string `json:"mode"`
+	Dense         int    `json:"dense_layers"` // layers whose MLP is in memory: d in sparse mode
+	KMax          int    `json:"k_max"`        // of each sparse layer; 0 in other modes
+	Context       int    `json:"context"`
+	Microbatch    int    `json:"microbatch"` // tokens of a prompt that share one pass over the streamed layers
+	Budget        int64  `json:"budget_bytes"`
+	BudgetSource  string `json:"budget_source"`
+	Parts         []Part `json:"parts"`
+	Total         int64  `json:"total_bytes"`
+	ReadsPerToken int64  `json:"read_bytes_per_token_at_most"` // every row of the token read
+	Weights       int64  `json:"model_bytes"`                  // all weights of the model in float16
+	Note          string `json:"note,omitempty"`
+}
+
+// fits reports whether the plan stays inside the budget.
+func (p *Plan) fits() bool { return p.Total <= p.Budget }
+
+// Arithmetic is the plan as text, one line per part.
+func (p *Plan) Arithmetic() string {
+	var b strings.Builder
+	for _, x := range p.Parts {
+		fmt.Fprintf(&b, "%10s  %s\n", size(x.Bytes), x.Name)
+	}
+	fmt.Fprintf(&b, "%10s  in all, budget %s (%s)\n", size(p.Total), size(p.Budget), p.BudgetSource)
+	return b.String()
+}
+
+// oneLine is the arithmetic for an error message.
+func (p *Plan) oneLine() string {
+	var s []string
+	for _, x := range p.Parts {
+		s = append(s, x.Name+" "+size(x.Bytes))
+	}
+	return strings.Join(s, " + ") + " = " + size(p.Total)
+}
+
+// planner holds what every plan of a bundle needs.
+type planner struct {
+	b       *bundle.Bundle
+	c       *checkpoint.Config
+	g       bundle.Geometry
+	o       Options
+	base    int64 // resident memory of the process before the weights
+	budget  int64
+	source  string
+	threads int
+	members map[string][]layerTensor // of centroids and predictor
+}
+
+// layerTensor is the size of one tensor of a member and the layer it belongs to, -1 for all.
+type layerTensor struct {
+	layer int
+	bytes int64
+}
+
+func newPlanner(b *bundle.Bundle, o Options, threads int) (*planner, error) {
+	p := &planner{b: b, c: &b.Manifest.Model, g: b.Manifest.Rows, o: o, threads: threads, members: map[string][]layerTensor{}}
+	p.base, _ = RSS()
+	p.budget, p.source = o.Memory, "--memory"
+	if o.Memory <= 0 {
+		free, source := AvailableMemory()
+		p.budget, p.source = p.base+free*9/10, "nine tenths of "+source
+	}
+	if b.Manifest.Sparse == nil {
+		return p, nil
+	}
+	for _, name := range []string{bundle.MemberCentroids, bundle.MemberPredictor} {
+		if !b.Has(name) {
+			continue
+		}
+		f, err := tensors.Open(b.Path(name))
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range f.Names() {
+			info, _ := f.Info(t)
+			p.members[name] = append(p.members[name], layerTensor{layerOf(t), info.End - info.Begin})
+		}
+		f.Close()
+	}
+	return p, nil
+}
+
+// layerOf finds the layer in names such as head.gate.5.bias or freq.up.3; tensors of no layer give -1.
+func layerOf(name string) int {
+	w := strings.Split(name, ".")
+	if w[0] == "block" || w[0] == "proj" {
+		return -1
+	}
+	for _, s := range w[1:] {
+		if n, err := strconv.Atoi(s); err == nil {
+			return n
+		}
+	}
+	return -1
+}
+
+// memberBytes is what a member's tensors of no layer or of layers ≥ first hold.
+func (p *planner) memberBytes(name string, first int) (n int64) {
+	for _, t := range p.members[name] {
+		if t.layer < 0 || t.layer >= first {
+			n += t.bytes
+		}
+	}
+	return n
+}
+
+// plan lays out one mode with a given number of layers in memory, context and micro-batch.
+func (p *planner) plan(mode string, dense, context, micro int) *Plan {
+	c, g := p.c, p.g
+	m := model.New(c, nil)
+	pl := &Plan{Mode: mode, Dense: dense, Context: context, Microbatch: micro, Budget: p.budget, BudgetSource: p.source,
+		Weights: model.ResidentBytes(c) + int64(c.Layers)*int64(g.Neurons)*int64(g.RowBytes)}
+	add := func(name string, n int64) {
+		if n > 0 {
+			pl.Parts = append(pl.Parts, Part{name, n})
+			pl.Total += n
+		}
+	}
+	add("program and tokenizer", p.base)
+	add("attention, norms, embedding, head", model.ResidentBytes(c))
+	denseName := fmt.Sprintf("MLPs of %d layers", dense)
+	rest := c.Layers - dense
+	add(denseName, int64(dense)*int64(g.Neurons)*int64(g.RowBytes))
+	if mode == ModeSparse {
+		k := p.kMax()
+		pl.KMax = k
+		add(fmt.Sprintf("%d slots × %d sparse layers", k, rest), int64(rest)*int64(k)*int64(g.Stride))
+		add("slot maps and read lists", int64(rest)*(int64(k)*88+int64(g.Neurons)*5))
+		if p.o.Selector == bundle.SelectorStatic {
+			add("static scores", p.memberBytes(bundle.MemberCentroids, dense))
+		} else {
+			add("predictor", p.memberBytes(bundle.MemberPredictor, dense))
+			add("centroids", p.memberBytes(bundle.MemberCentroids, dense))
+		}
+		if !g.Trailer {
+			add("row checksums", 4*int64(g.Neurons)*int64(g.Layers))
+		}
+		pl.ReadsPerToken = int64(rest) * int64(k) * int64(g.Stride)
+	}
+	if mode == ModeStream {
+		pl.ReadsPerToken = int64(rest) * g.LayerStride
+	}
+	if rest > 0 {
+		add(fmt.Sprintf("%d stream buffers", streamBuffers), streamBuffers*int64(chunkBytes(g)))
+	}
+	add(fmt.Sprintf("key-value cache for %d tokens", context), model.KVBytes(c, c.Layers, context))
+	work := model.StepBytes(m, context) + model.BatchBytes(m, micro) + int64(micro)*int64(c.Hidden)*4 + int64(c.Vocab)*4
+	work += int64(p.threads) * int64(model.QueryBlock) * int64(context) * 4
+	add(fmt.Sprintf("working memory, %d tokens of a prompt at a time", micro), work)
+	add("read staging", int64(p.staging()))
+	add("slack", slack)
+	return pl
+}
+
+// staging is how many bytes the reader keeps for reads that cannot land in place.
+func (p *planner) staging() int {
+	if p.o.Storage.Staging > 0 {
+		return p.o.Storage.Staging
+	}
+	return min(max(64*p.g.Stride, 1<<20), 16<<20)
+}
+
+func (p *planner) kMax() int {
+	if p.o.KMax > 0 {
+		return min(p.o.KMax, p.g.Neurons)
+	}
+	return p.b.Manifest.Sparse.KMax
+}
+
+// microbatches are tried from the largest: each halving saves memory and costs another pass over the streamed layers.
+var microbatches = []int{512, 256, 128, 64, 32, 16}
+
+// best finds the plan of a mode that fits with the largest micro-batch, for a fixed number of layers in memory.
+func (p *planner) best(mode string, dense int) *Plan {
+	var last *Plan
+	for _, context := range p.contexts() {
+		for _, micro := range microbatches {
+			if micro > context && micro != microbatches[len(microbatches)-1] {
+				continue
+			}
+			if last = p.plan(mode, dense, context, min(micro, context)); last.fits() {
+				if p.o.Context == 0 && context < min(DefaultContext, p.c.MaxPositions) {
+					last.Note = fmt.Sprintf("the context is %d tokens so that it fits; --context asks for more", context)
+				}
+				return last
+			}
+		}
+	}
+	return last
+}
+
+// contexts are the lengths to try: the one asked for, or ever shorter ones.
+func (p *planner) contexts() []int {
+	if p.o.Context > 0 {
+		return []int{min(p.o.Context, p.c.MaxPositions)}
+	}
+	all := []int{min(DefaultContext, p.c.MaxPositions)}
+	for n := all[0] / 2; n >= 512; n /= 2 {
+		all = append(all, n)
+	}
+	return all
+}
+
+// choose picks the plan for the options, or refuses with the arithmetic.
+func (p *planner) choose() (*Plan, error) {
+	n := p.c.Layers
+	fixed := p.o.Dense > 0
+	if p.o.Dense > n {
+		return nil, format.Inputf("--dense-layers %d: the model has %d layers", p.o.Dense, n)
+	}
+	resident := p.best(ModeResident, n)
+	switch p.o.Mode {
+	case ModeResident:
+		return p.accept(resident, "--mode stream or --mode sparse needs less")
+	case ModeStream:
+		if fixed {
+			return p.accept(p.best(ModeStream, p.o.Dense), "lower --dense-layers, --context or raise --memory")
+		}
+		return p.accept(p.most(ModeStream, 0, n-1), "lower --context or raise --memory")
+	case ModeSparse:
+		return p.sparse(fixed)
+	case "", ModeAuto:
+		if resident.fits() && !fixed {
+			return resident, nil
+		}
+		if p.b.Manifest.Sparse == nil {
+			return p.accept(p.most(ModeStream, 0, n-1), "lower --context or raise --memory")
+		}
+		return p.sparse(fixed)
+	}
+	return nil, format.Inputf("--mode %s: want auto, resident, stream or sparse", p.o.Mode)
+}
+
+// sparse plans sparse mode: d as asked for, else the largest d that fits, but no more than the bundle's default when
+// sparse was asked for by name.
+func (p *planner) sparse(fixed bool) (*Plan, error) {
+	s, n := p.b.Manifest.Sparse, p.c.Layers
+	switch {
+	case s == nil:
+		return nil, format.Hint(format.Inputf("%s: the bundle has no predictor and no centroids, so it cannot run sparse", p.b.Dir), "it runs with --mode resident or --mode stream; npprep prepare without --dense makes one that can")
+	case fixed:
+		return p.accept(p.best(ModeSparse, p.o.Dense), "lower --dense-layers, --context or raise --memory")
+	}
+	limit := n - 1
+	if p.o.Mode == ModeSparse && s.DefaultDense > 0 {
+		limit = min(limit, s.DefaultDense)
+	}
+	return p.accept(p.most(ModeSparse, 1, limit), "lower --context, raise --memory, or use --mode stream")
+}
+
+// most finds the plan with the most layers in memory between lo and hi; the one with lo when none fits.
+func (p *planner) most(mode string, lo, hi int) *Plan {
+	d := sort.Search(hi-lo+1, func(i int) bool { return !p.best(mode, lo+i).fits() })
+	return p.best(mode, max(lo, lo+d-1))
+}
+
+func (p *planner) accept(pl *Plan, hint string) (*Plan, error) {
+	if pl.fits() {
+		return pl, nil
+	}
+	return nil, format.Hint(format.Fitf("%s mode needs %s, the budget is %s (%s): %s", pl.Mode, size(pl.Total), size(pl.Budget), pl.BudgetSource, pl.oneLine()), hint)
+}
+
+// Plans lays out every mode of a bundle for `nprun plan`.
+func Plans(b *bundle.Bundle, o Options) (all []*Plan, chosen *Plan, err error) {
+	p, err := newPlanner(b, o, threadCount(o.Threads))
+	if err != nil {
+		return nil, nil, err
+	}
+	n := p.c.Layers
+	all = append(all, p.best(ModeResident, n), p.most(ModeStream, 0, n-1))
+	if b.Manifest.Sparse != nil {
+		o2 := p.o
+		p.o.Mode = ModeSparse
+		if pl, err := p.sparse(o.Dense > 0); err == nil {
+			all = append(all, pl)
+		} else {
+			all = append(all, p.best(ModeSparse, max(1, o.Dense)))
+		}
+		p.o = o2
+	}
+	chosen, err = p.choose()
+	return all, chosen, err
+}

@@ -1,0 +1,121 @@
+package engine
+
+import (
+	"time"
+
+	"neuroprefetcher/format/bundle"
+	"neuroprefetcher/kernels"
+	"neuroprefetcher/runtime/model"
+	"neuroprefetcher/runtime/storage"
+)
+
+// streamBuffers is how many chunks are held: one being computed, the others being read.
+const streamBuffers = 3
+
+// chunkNeurons is how many records are read at a time; a multiple of model.MLPChunk unless the layer is smaller.
+func chunkNeurons(g bundle.Geometry) int { return min(model.MLPChunk, g.Neurons) }
+
+// chunkBytes is the length of one stream buffer: a chunk rounded up to the page, as the last chunk of a layer is read
+// up to the end of its block.
+func chunkBytes(g bundle.Geometry) int {
+	return int((int64(chunkNeurons(g))*int64(g.Stride) + bundle.HeaderSize - 1) / bundle.HeaderSize * bundle.HeaderSize)
+}
+
+// streamer reads whole layers in order, chunk by chunk, ahead of their use: pass after pass over the same layers. The
+// caller takes exactly one pass of chunks per pass; after an error it must call stop before anything else.
+type streamer struct {
+	r       *storage.Reader
+	g       bundle.Geometry
+	layers  []int
+	bufs    [][]byte
+	halves  [][]uint16
+	batches []storage.Batch
+	taken   int // chunks handed out
+	sent    int // chunks submitted
+	limit   int // chunks to submit in all, < 0 for no end
+	wait    time.Duration
+	free    func()
+}
+
+func newStreamer(r *storage.Reader, g bundle.Geometry, layers []int) (*streamer, error) {
+	s := &streamer{r: r, g: g, layers: layers, batches: make([]storage.Batch, streamBuffers)}
+	size := chunkBytes(g)
+	mem, free, err := storage.AllocAligned(size * streamBuffers)
+	if err != nil {
+		return nil, err
+	}
+	s.free = free
+	for i := range s.batches {
+		b := mem[i*size : (i+1)*size : (i+1)*size]
+		s.bufs = append(s.bufs, b)
+		s.halves = append(s.halves, kernels.BytesU16(b))
+		s.batches[i].Items = make([]storage.Item, 1)
+		s.batches[i].Done, s.batches[i].InPlace = make([]bool, 1), true
+	}
+	return s, nil
+}
+
+func (s *streamer) perLayer() int { return (s.g.Neurons + chunkNeurons(s.g) - 1) / chunkNeurons(s.g) }
+
+// total is the number of chunks of a pass.
+func (s *streamer) total() int { return len(s.layers) * s.perLayer() }
+
+// start allows passes more passes to be read; passes < 0 reads ahead without end.
+func (s *streamer) start(passes int) {
+	if passes < 0 {
+		s.limit = -1
+	} else {
+		s.limit = s.taken + passes*s.total()
+	}
+	s.fill(streamBuffers)
+}
+
+// fill submits chunks until inFlight of them are out, counting the one in the caller's hands.
+func (s *streamer) fill(inFlight int) {
+	for s.total() > 0 && s.sent-s.taken < inFlight && (s.limit < 0 || s.sent < s.limit) {
+		layer, first, n := s.chunk(s.sent)
+		b := &s.batches[s.sent%streamBuffers]
+		length := n * s.g.Stride
+		if first+n == s.g.Neurons { // the padding behind a layer keeps the read aligned on any sector size
+			length = int(s.g.LayerStride - int64(first)*int64(s.g.Stride))
+			length = min(length, chunkBytes(s.g))
+		}
+		b.Items[0] = storage.Item{Off: s.g.RecordOffset(layer, first), Dst: s.bufs[s.sent%streamBuffers][:length]}
+		s.r.Submit(b)
+		s.sent++
+	}
+}
+
+// chunk says what the i-th chunk since the beginning is.
+func (s *streamer) chunk(i int) (layer, first, n int) {
+	i %= s.total()
+	layer = s.layers[i/s.perLayer()]
+	first = i % s.perLayer() * chunkNeurons(s.g)
+	return layer, first, min(chunkNeurons(s.g), s.g.Neurons-first)
+}
+
+// next waits for the next chunk. The view is valid until the following call.
+func (s *streamer) next() (layer, first int, rows model.Rows, err error) {
+	s.fill(streamBuffers) // the chunk handed out last is free again
+	i := s.taken
+	layer, first, n := s.chunk(i)
+	t := time.Now()
+	err = s.r.Wait(&s.batches[i%streamBuffers])
+	s.wait += time.Since(t)
+	if err != nil {
+		return layer, first, rows, rowError(s.g, s.r, err)
+	}
+	s.taken++
+	return layer, first, model.Rows{Mem: s.halves[i%streamBuffers], Stride: s.g.Stride / 2, N: n}, nil
+}
+
+// bytes is the raw chunk that next returned last, n records of the file.
+func (s *streamer) bytes() []byte { return s.bufs[(s.taken-1)%streamBuffers] }
+
+// stop waits for what is in flight and goes back to the first chunk of a pass.
+func (s *streamer) stop() {
+	for i := s.taken; i < s.sent; i++ {
+		_ = s.r.Wait(&s.batches[i%streamBuffers]) // the data is not used
+	}
+	s.taken, s.sent, s.limit = 0, 0, 0
+}
