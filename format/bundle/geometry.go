@@ -84,7 +84,7 @@ func (g Geometry) Check(what string) error {
 		return bad("alignment %d is not a power of two in 512..%d", g.Align, MaxAlign)
 	case g.Stride > MaxStride || g.Stride%g.Align != 0 || g.Stride < g.RowBytes || g.Trailer && g.Stride < g.RowBytes+TrailerSize:
 		return bad("stride %d does not hold %d bytes of rows on multiples of %d", g.Stride, g.RowBytes, g.Align)
-	case g.DataOffset < HeaderSize || g.DataOffset > 1<<30 || g.DataOffset%HeaderSize != 0 || g.DataOffset%int64(g.Align) != 0:
+	case g.DataOffset < HeaderSize || g.DataOffset > MaxAlign || g.DataOffset%HeaderSize != 0 || g.DataOffset%int64(g.Align) != 0:
 		return bad("data offset %d is not a multiple of %d behind the header page", g.DataOffset, max(HeaderSize, g.Align))
 	case g.LayerStride < g.LayerBytes() || g.LayerStride > math.MaxInt64/(4*MaxLayers) || g.LayerStride%HeaderSize != 0 || g.LayerStride%int64(g.Align) != 0:
 		return bad("layer stride %d does not hold %d records of %d bytes on pages", g.LayerStride, g.Neurons, g.Stride)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"math"
 	"path/filepath"
 	"strings"
 
@@ -123,7 +122,7 @@ func ParseManifest(name string, data []byte) (*Manifest, error) {
 	var v struct {
 		Format *Format `json:"format"`
 	}
-	if err := checkJSON(data); err != nil {
+	if err := errors.Join(format.CheckJSON(data), checkJSON(data)); err != nil {
 		return nil, format.Corruptf("%s: %v", name, err)
 	}
 	if err := json.Unmarshal(data, &v); err != nil {
@@ -310,6 +309,3 @@ func quoteShort(s string) string {
 	b, _ := json.Marshal(s)
 	return string(b)
 }
-
-// Densities of a manifest are finite; this keeps a NaN from ever reaching the encoder, which would fail late.
-func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
