@@ -13,10 +13,24 @@ func (f *File) F32(name string) ([]float32, error) {
 		return nil, err
 	}
 	out := make([]float32, len(b)/4)
-	for i := range out {
-		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
-	}
+	DecodeF32(out, b)
 	return out, nil
+}
+
+// DecodeF32 reads len(dst) little-endian values from b, wherever b begins in memory.
+func DecodeF32(dst []float32, b []byte) {
+	b = b[:4*len(dst)]
+	for i := range dst {
+		dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+	}
+}
+
+// DecodeU16 reads len(dst) little-endian values (bit patterns of F16 or BF16) from b, wherever b begins in memory.
+func DecodeU16(dst []uint16, b []byte) {
+	b = b[:2*len(dst)]
+	for i := range dst {
+		dst[i] = binary.LittleEndian.Uint16(b[2*i:])
+	}
 }
 
 // F16 copies the bit patterns of a tensor of dtype F16.
@@ -26,9 +40,7 @@ func (f *File) F16(name string) ([]uint16, error) {
 		return nil, err
 	}
 	out := make([]uint16, len(b)/2)
-	for i := range out {
-		out[i] = binary.LittleEndian.Uint16(b[2*i:])
-	}
+	DecodeU16(out, b)
 	return out, nil
 }
 
