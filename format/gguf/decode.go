@@ -51,6 +51,7 @@ type decoder struct {
 	pos  int64
 	what string // what is being read, for messages: a key or a tensor
 	err  error
+	word [8]byte // scratch for numbers
 }
 
 func (d *decoder) fail(f string, a ...any) {
@@ -88,10 +89,10 @@ func (d *decoder) read(b []byte) {
 	}
 }
 
-func (d *decoder) u8() uint8   { var b [1]byte; d.read(b[:]); return b[0] }
-func (d *decoder) u16() uint16 { var b [2]byte; d.read(b[:]); return binary.LittleEndian.Uint16(b[:]) }
-func (d *decoder) u32() uint32 { var b [4]byte; d.read(b[:]); return binary.LittleEndian.Uint32(b[:]) }
-func (d *decoder) u64() uint64 { var b [8]byte; d.read(b[:]); return binary.LittleEndian.Uint64(b[:]) }
+func (d *decoder) u8() uint8   { d.read(d.word[:1]); return d.word[0] }
+func (d *decoder) u16() uint16 { d.read(d.word[:2]); return binary.LittleEndian.Uint16(d.word[:]) }
+func (d *decoder) u32() uint32 { d.read(d.word[:4]); return binary.LittleEndian.Uint32(d.word[:]) }
+func (d *decoder) u64() uint64 { d.read(d.word[:8]); return binary.LittleEndian.Uint64(d.word[:]) }
 
 // str reads a string of at most limit bytes.
 func (d *decoder) str(limit uint64) string {

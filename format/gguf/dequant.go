@@ -41,7 +41,7 @@ func decodeBF16(dst []float32, src []byte) {
 }
 
 // Q8_0: scale f16, 32 signed bytes.
-func decodeQ8_0(dst []float32, src []byte) {
+func decodeQ80(dst []float32, src []byte) {
 	for len(dst) >= 32 {
 		d, q, x := half(src), src[2:34], dst[:32]
 		for i := range x {
@@ -52,7 +52,7 @@ func decodeQ8_0(dst []float32, src []byte) {
 }
 
 // Q4_0: scale f16, 16 bytes; the low nibbles are values 0–15, the high ones 16–31, offset 8.
-func decodeQ4_0(dst []float32, src []byte) {
+func decodeQ40(dst []float32, src []byte) {
 	for len(dst) >= 32 {
 		d, q, x := half(src), src[2:18], dst[:32]
 		for i, b := range q {
@@ -64,7 +64,7 @@ func decodeQ4_0(dst []float32, src []byte) {
 }
 
 // Q4_1: scale f16, minimum f16, 16 bytes of nibbles as in Q4_0.
-func decodeQ4_1(dst []float32, src []byte) {
+func decodeQ41(dst []float32, src []byte) {
 	for len(dst) >= 32 {
 		d, m, q, x := half(src), half(src[2:]), src[4:20], dst[:32]
 		for i, b := range q {
@@ -76,7 +76,7 @@ func decodeQ4_1(dst []float32, src []byte) {
 }
 
 // Q5_0: scale f16, 32 fifth bits, 16 bytes of nibbles; offset 16.
-func decodeQ5_0(dst []float32, src []byte) {
+func decodeQ50(dst []float32, src []byte) {
 	for len(dst) >= 32 {
 		d, h, q, x := half(src), binary.LittleEndian.Uint32(src[2:]), src[6:22], dst[:32]
 		for i, b := range q {
@@ -88,7 +88,7 @@ func decodeQ5_0(dst []float32, src []byte) {
 }
 
 // Q5_1: scale f16, minimum f16, 32 fifth bits, 16 bytes of nibbles.
-func decodeQ5_1(dst []float32, src []byte) {
+func decodeQ51(dst []float32, src []byte) {
 	for len(dst) >= 32 {
 		d, m, h, q, x := half(src), half(src[2:]), binary.LittleEndian.Uint32(src[4:]), src[8:24], dst[:32]
 		for i, b := range q {

@@ -12,7 +12,7 @@ func scaleMin(s []byte, j int) (scale, minimum byte) {
 }
 
 // Q4_K: scale f16, scale of minima f16, 12 bytes of group scales, 128 bytes of nibbles: each 32 bytes hold two groups of 32, low nibbles first.
-func decodeQ4_K(dst []float32, src []byte) {
+func decodeQ4K(dst []float32, src []byte) {
 	for len(dst) >= 256 {
 		d, dm, s, q := half(src), half(src[2:]), src[4:16], src[16:144]
 		for j := 0; j < 8; j += 2 {
@@ -31,7 +31,7 @@ func decodeQ4_K(dst []float32, src []byte) {
 }
 
 // Q5_K: as Q4_K with 32 bytes of fifth bits between: bit j of byte i belongs to value i of group j.
-func decodeQ5_K(dst []float32, src []byte) {
+func decodeQ5K(dst []float32, src []byte) {
 	for len(dst) >= 256 {
 		d, dm, s, h, q := half(src), half(src[2:]), src[4:16], src[16:48], src[48:176]
 		for j := 0; j < 8; j += 2 {
@@ -51,7 +51,7 @@ func decodeQ5_K(dst []float32, src []byte) {
 
 // Q6_K: 128 bytes of low nibbles, 64 bytes of high bit pairs, 16 signed group scales (groups of 16), scale f16; offset 32.
 // Each half of 128 values uses 64 bytes of nibbles and 32 of pairs: value quarters 0 and 1 are the low nibbles, 2 and 3 the high ones.
-func decodeQ6_K(dst []float32, src []byte) {
+func decodeQ6K(dst []float32, src []byte) {
 	for len(dst) >= 256 {
 		d := half(src[208:])
 		for n := range 2 {

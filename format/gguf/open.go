@@ -2,13 +2,9 @@ package gguf
 
 import (
 	"bufio"
-	"bytes"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
-	"os"
 	"slices"
 	"unicode/utf8"
 
@@ -17,31 +13,13 @@ import (
 
 // Open reads and checks the header of a GGUF file. Every refusal names the file and the key or tensor.
 func Open(path string) (*File, error) {
-	f, err := os.Open(path)
+	f, size, err := format.OpenRegular(path)
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, format.Inputf("%s: no such file", path)
-		}
-		return nil, format.IOf("%v", err)
-	}
-	g, err := open(path, f)
-	if err != nil {
-		f.Close()
 		return nil, err
 	}
-	return g, nil
-}
-
-func open(path string, f *os.File) (*File, error) {
-	st, err := f.Stat()
+	g, err := parse(path, f, size)
 	if err != nil {
-		return nil, format.IOf("%v", err)
-	}
-	if !st.Mode().IsRegular() {
-		return nil, format.Inputf("%s: not a regular file", path)
-	}
-	g, err := parse(path, f, st.Size())
-	if err != nil {
+		f.Close()
 		return nil, err
 	}
 	g.f = f
@@ -51,10 +29,11 @@ func open(path string, f *os.File) (*File, error) {
 // parse reads the header from r, a file of size bytes.
 func parse(path string, r io.Reader, size int64) (*File, error) {
 	d := &decoder{r: bufio.NewReaderSize(r, 1<<16), path: path, size: size, what: "header"}
-	head, _ := d.r.Peek(64)
+	head, _ := d.r.Peek(1024)
+	if err := format.CheckLFS(path, head); err != nil {
+		return nil, err
+	}
 	switch {
-	case bytes.HasPrefix(head, []byte("version https://git-lfs")):
-		return nil, format.Hint(format.Inputf("%s: is a git lfs pointer, the real file was not downloaded", path), "run `git lfs pull`, or download the file itself")
 	case len(head) < 24:
 		return nil, format.Inputf("%s: %d bytes are too few for a gguf file", path, size)
 	case string(head[:4]) != "GGUF":
