@@ -63,7 +63,7 @@ const GemmKC = 256
 //
 // Every element of C is a chain of its own: within a block of GemmKC its products are added with k ascending, starting
 // at zero; block sums are added to C with k ascending. So a row's bits depend neither on the number of threads nor on
-// the other rows and columns of the call. Memory for packing is kept from call to call: some 300 KiB per thread.
+// the other rows and columns of the call. Memory for packing is kept from call to call: some 400 KiB per thread.
 func Gemm(p *Pool, c, a, b Matrix, accumulate bool) {
 	c.check("C")
 	a.check("A")

@@ -30,13 +30,13 @@ func gemmTile6x16(kc int, a, b, c *float32, ldc int, add bool)
 func gemmTile12x32(kc int, a, b, c *float32, ldc int, add bool)
 
 //go:noescape
-func packT8F32(dst *float32, dstStride int, rows *[8]unsafe.Pointer, n int)
+func packT8F32(dst *float32, dstStride int, rows *[8]unsafe.Pointer, n, ahead int)
 
 //go:noescape
-func packT8F16(dst *float32, dstStride int, rows *[8]unsafe.Pointer, n int)
+func packT8F16(dst *float32, dstStride int, rows *[8]unsafe.Pointer, n, ahead int)
 
 //go:noescape
-func packN8F32(dst *float32, dstStride int, src unsafe.Pointer, srcStride, groups, n int)
+func packN8F32(dst *float32, panelStride int, src unsafe.Pointer, srcStride, panels, groups, width, n int)
 
 //go:noescape
-func packN8F16(dst *float32, dstStride int, src unsafe.Pointer, srcStride, groups, n int)
+func packN8F16(dst *float32, panelStride int, src unsafe.Pointer, srcStride, panels, groups, width, n int)

@@ -119,10 +119,11 @@ set:
 	VZEROUPPER
 	RET
 
-// func packT8F32(dst *float32, dstStride int, rows *[8]unsafe.Pointer, n int)
+// func packT8F32(dst *float32, dstStride int, rows *[8]unsafe.Pointer, n, ahead int)
 //
-// Transposes 8 rows of float32: dst[k*dstStride+r] = rows[r][k]; n is a multiple of 8.
-TEXT ·packT8F32(SB), NOSPLIT, $0-32
+// Transposes 8 rows of float32: dst[k*dstStride+r] = rows[r][k]; n is a multiple of 8. Asks for what
+// lies ahead bytes on: the rows are too short for the processor to notice that they are read in turn.
+TEXT ·packT8F32(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), DX
 	MOVQ rows+16(FP), AX
@@ -136,19 +137,28 @@ TEXT ·packT8F32(SB), NOSPLIT, $0-32
 	MOVQ 40(AX), R13
 	MOVQ 48(AX), SI
 	MOVQ 56(AX), AX
+	MOVQ ahead+32(FP), R15
 	XORQ BX, BX
 	SHRQ $3, CX
 	JZ   doneF32
 
 loopF32:
 	VMOVUPS (R8)(BX*4), Y0
+	PREFETCHT0 (R8)(R15*1)
 	VMOVUPS (R9)(BX*4), Y1
+	PREFETCHT0 (R9)(R15*1)
 	VMOVUPS (R10)(BX*4), Y2
+	PREFETCHT0 (R10)(R15*1)
 	VMOVUPS (R11)(BX*4), Y3
+	PREFETCHT0 (R11)(R15*1)
 	VMOVUPS (R12)(BX*4), Y4
+	PREFETCHT0 (R12)(R15*1)
 	VMOVUPS (R13)(BX*4), Y5
+	PREFETCHT0 (R13)(R15*1)
 	VMOVUPS (SI)(BX*4), Y6
+	PREFETCHT0 (SI)(R15*1)
 	VMOVUPS (AX)(BX*4), Y7
+	PREFETCHT0 (AX)(R15*1)
 	VUNPCKLPS Y1, Y0, Y8
 	VUNPCKHPS Y1, Y0, Y9
 	VUNPCKLPS Y3, Y2, Y10
@@ -190,6 +200,7 @@ loopF32:
 	VMOVUPS Y15, (DI)
 	ADDQ DX, DI
 	ADDQ $8, BX
+	ADDQ $32, R15
 	DECQ CX
 	JNZ  loopF32
 
@@ -197,10 +208,11 @@ doneF32:
 	VZEROUPPER
 	RET
 
-// func packT8F16(dst *float32, dstStride int, rows *[8]unsafe.Pointer, n int)
+// func packT8F16(dst *float32, dstStride int, rows *[8]unsafe.Pointer, n, ahead int)
 //
-// Transposes 8 rows of float16, converted: dst[k*dstStride+r] = rows[r][k]; n is a multiple of 8.
-TEXT ·packT8F16(SB), NOSPLIT, $0-32
+// Transposes 8 rows of float16, converted: dst[k*dstStride+r] = rows[r][k]; n is a multiple of 8. Asks for what
+// lies ahead bytes on: the rows are too short for the processor to notice that they are read in turn.
+TEXT ·packT8F16(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), DI
 	MOVQ dstStride+8(FP), DX
 	MOVQ rows+16(FP), AX
@@ -214,19 +226,28 @@ TEXT ·packT8F16(SB), NOSPLIT, $0-32
 	MOVQ 40(AX), R13
 	MOVQ 48(AX), SI
 	MOVQ 56(AX), AX
+	MOVQ ahead+32(FP), R15
 	XORQ BX, BX
 	SHRQ $3, CX
 	JZ   doneF16
 
 loopF16:
 	VCVTPH2PS (R8)(BX*2), Y0
+	PREFETCHT0 (R8)(R15*1)
 	VCVTPH2PS (R9)(BX*2), Y1
+	PREFETCHT0 (R9)(R15*1)
 	VCVTPH2PS (R10)(BX*2), Y2
+	PREFETCHT0 (R10)(R15*1)
 	VCVTPH2PS (R11)(BX*2), Y3
+	PREFETCHT0 (R11)(R15*1)
 	VCVTPH2PS (R12)(BX*2), Y4
+	PREFETCHT0 (R12)(R15*1)
 	VCVTPH2PS (R13)(BX*2), Y5
+	PREFETCHT0 (R13)(R15*1)
 	VCVTPH2PS (SI)(BX*2), Y6
+	PREFETCHT0 (SI)(R15*1)
 	VCVTPH2PS (AX)(BX*2), Y7
+	PREFETCHT0 (AX)(R15*1)
 	VUNPCKLPS Y1, Y0, Y8
 	VUNPCKHPS Y1, Y0, Y9
 	VUNPCKLPS Y3, Y2, Y10
@@ -268,6 +289,7 @@ loopF16:
 	VMOVUPS Y15, (DI)
 	ADDQ DX, DI
 	ADDQ $8, BX
+	ADDQ $16, R15
 	DECQ CX
 	JNZ  loopF16
 
@@ -275,17 +297,20 @@ doneF16:
 	VZEROUPPER
 	RET
 
-// func packN8F32(dst *float32, dstStride int, src unsafe.Pointer, srcStride, groups, n int)
+// func packN8F32(dst *float32, panelStride int, src unsafe.Pointer, srcStride, panels, groups, width, n int)
 //
-// Copies n runs of 8*groups float32: dst[k*dstStride+j] = src[k*srcStride+j], k ascending.
-TEXT ·packN8F32(SB), NOSPLIT, $0-48
+// Copies n runs of float32 into panels: for p < panels, j < 8*groups,
+// dst[p*panelStride+k*width+j] = src[k*srcStride+p*width+j], k ascending.
+TEXT ·packN8F32(SB), NOSPLIT, $0-64
 	MOVQ dst+0(FP), DI
-	MOVQ dstStride+8(FP), DX
+	MOVQ panelStride+8(FP), R13
 	MOVQ src+16(FP), SI
 	MOVQ srcStride+24(FP), R8
-	MOVQ groups+32(FP), R9
-	MOVQ n+40(FP), CX
-	SHLQ $2, DX
+	MOVQ panels+32(FP), AX
+	MOVQ groups+40(FP), R9
+	MOVQ width+48(FP), DX
+	MOVQ n+56(FP), CX
+	SHLQ $2, R13
 	SHLQ $2, R8
 	CMPQ R9, $2
 	JEQ  twoF32
@@ -293,45 +318,64 @@ TEXT ·packN8F32(SB), NOSPLIT, $0-48
 runF32:
 	MOVQ SI, R10
 	MOVQ DI, R11
-	MOVQ R9, R12
+	MOVQ AX, BX
+
+panelF32:
+	XORQ R12, R12
+	MOVQ R9, R15
 
 groupF32:
-	VMOVUPS (R10), Y0
-	VMOVUPS Y0, (R11)
-	ADDQ $32, R10
-	ADDQ $32, R11
-	DECQ R12
+	VMOVUPS (R10)(R12*4), Y0
+	VMOVUPS Y0, (R11)(R12*4)
+	ADDQ $8, R12
+	DECQ R15
 	JNZ  groupF32
+	LEAQ (R10)(DX*4), R10
+	ADDQ R13, R11
+	DECQ BX
+	JNZ  panelF32
 	ADDQ R8, SI
-	ADDQ DX, DI
+	LEAQ (DI)(DX*4), DI
 	DECQ CX
 	JNZ  runF32
 	VZEROUPPER
 	RET
 
 twoF32:
-	VMOVUPS (SI), Y0
-	VMOVUPS 32(SI), Y1
-	VMOVUPS Y0, (DI)
-	VMOVUPS Y1, 32(DI)
+	MOVQ SI, R10
+	MOVQ DI, R11
+	MOVQ AX, BX
+
+panelTwoF32:
+	VMOVUPS (R10), Y0
+	VMOVUPS 32(R10), Y1
+	VMOVUPS Y0, (R11)
+	VMOVUPS Y1, 32(R11)
+	LEAQ (R10)(DX*4), R10
+	ADDQ R13, R11
+	DECQ BX
+	JNZ  panelTwoF32
 	ADDQ R8, SI
-	ADDQ DX, DI
+	LEAQ (DI)(DX*4), DI
 	DECQ CX
 	JNZ  twoF32
 	VZEROUPPER
 	RET
 
-// func packN8F16(dst *float32, dstStride int, src unsafe.Pointer, srcStride, groups, n int)
+// func packN8F16(dst *float32, panelStride int, src unsafe.Pointer, srcStride, panels, groups, width, n int)
 //
-// Copies n runs of 8*groups float16, converted: dst[k*dstStride+j] = src[k*srcStride+j], k ascending.
-TEXT ·packN8F16(SB), NOSPLIT, $0-48
+// Copies n runs of float16, converted, into panels: for p < panels, j < 8*groups,
+// dst[p*panelStride+k*width+j] = src[k*srcStride+p*width+j], k ascending.
+TEXT ·packN8F16(SB), NOSPLIT, $0-64
 	MOVQ dst+0(FP), DI
-	MOVQ dstStride+8(FP), DX
+	MOVQ panelStride+8(FP), R13
 	MOVQ src+16(FP), SI
 	MOVQ srcStride+24(FP), R8
-	MOVQ groups+32(FP), R9
-	MOVQ n+40(FP), CX
-	SHLQ $2, DX
+	MOVQ panels+32(FP), AX
+	MOVQ groups+40(FP), R9
+	MOVQ width+48(FP), DX
+	MOVQ n+56(FP), CX
+	SHLQ $2, R13
 	SHLQ $1, R8
 	CMPQ R9, $2
 	JEQ  twoF16
@@ -339,29 +383,45 @@ TEXT ·packN8F16(SB), NOSPLIT, $0-48
 runF16:
 	MOVQ SI, R10
 	MOVQ DI, R11
-	MOVQ R9, R12
+	MOVQ AX, BX
+
+panelF16:
+	XORQ R12, R12
+	MOVQ R9, R15
 
 groupF16:
-	VCVTPH2PS (R10), Y0
-	VMOVUPS Y0, (R11)
-	ADDQ $16, R10
-	ADDQ $32, R11
-	DECQ R12
+	VCVTPH2PS (R10)(R12*2), Y0
+	VMOVUPS Y0, (R11)(R12*4)
+	ADDQ $8, R12
+	DECQ R15
 	JNZ  groupF16
+	LEAQ (R10)(DX*2), R10
+	ADDQ R13, R11
+	DECQ BX
+	JNZ  panelF16
 	ADDQ R8, SI
-	ADDQ DX, DI
+	LEAQ (DI)(DX*4), DI
 	DECQ CX
 	JNZ  runF16
 	VZEROUPPER
 	RET
 
 twoF16:
-	VCVTPH2PS (SI), Y0
-	VCVTPH2PS 16(SI), Y1
-	VMOVUPS Y0, (DI)
-	VMOVUPS Y1, 32(DI)
+	MOVQ SI, R10
+	MOVQ DI, R11
+	MOVQ AX, BX
+
+panelTwoF16:
+	VCVTPH2PS (R10), Y0
+	VCVTPH2PS 16(R10), Y1
+	VMOVUPS Y0, (R11)
+	VMOVUPS Y1, 32(R11)
+	LEAQ (R10)(DX*2), R10
+	ADDQ R13, R11
+	DECQ BX
+	JNZ  panelTwoF16
 	ADDQ R8, SI
-	ADDQ DX, DI
+	LEAQ (DI)(DX*4), DI
 	DECQ CX
 	JNZ  twoF16
 	VZEROUPPER

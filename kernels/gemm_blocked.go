@@ -8,8 +8,8 @@ import (
 // The way of Goto and van de Geijn, and of BLIS, with one difference. C is cut into tiles of mr x nr, which the tile
 // kernel holds in registers. A block of A, gemmMC x GemmKC, is packed into panels of mr rows and stays in the second
 // level cache; a panel of B, GemmKC x nr, is packed (and widened from float16) right before it is used and stays in the
-// first. Usually a whole block of B is packed at once and kept in the third level; but B is a float16 weight matrix
-// here, A has some hundred rows, and packing costs about nr/gemmMC/2 of the arithmetic, so that keeping it does not pay.
+// first or second. Usually a whole block of B is packed at once and kept in the third level; but B is a float16 weight matrix
+// here, A has some hundred rows, and packing costs 1/32 of the arithmetic at gemmMC rows, so that keeping it does not pay.
 //
 // Rows and columns that complete a tile are packed as zeros and their results thrown away: every element of C takes the
 // same way through the same instructions wherever it lies in a tile.
@@ -17,6 +17,10 @@ import (
 // gemmMC is the most rows of A that are packed at once: 264*256*4 bytes = 264 KiB, half of a common second level
 // cache. It is a multiple of every mr.
 const gemmMC = 264
+
+// gemmBCols is how many columns of B are packed at once, 128 KiB in float32. One panel would do, but where B is
+// row-major its rows are read 16 elements at a time then, each from another page. It is a multiple of every nr.
+const gemmBCols = 128
 
 // gemmMinCols is the width below which columns are not cut only to balance threads: each part packs A again.
 const gemmMinCols = 256
@@ -29,9 +33,9 @@ type gemmKernel struct {
 	// sums from zero in registers, then sets or adds once.
 	tile func(kc int, a, b, c *float32, ldc int, add bool)
 
-	// Packing, nil where gemmPackGeneric does it. See the assembly for what they do.
-	transF32, transF16 func(dst *float32, dstStride int, rows *[8]unsafe.Pointer, n int)
-	copyF32, copyF16   func(dst *float32, dstStride int, src unsafe.Pointer, srcStride, groups, n int)
+	// Packing, nil where packGeneric does it. See the assembly for what they do.
+	transF32, transF16 func(dst *float32, dstStride int, rows *[8]unsafe.Pointer, n, ahead int)
+	copyF32, copyF16   func(dst *float32, panelStride int, src unsafe.Pointer, srcStride, panels, groups, width, n int)
 }
 
 // Sizes of a scratch: what the largest kernel needs, and some elements for stores of 8 that begin inside a panel.
@@ -44,7 +48,7 @@ const (
 // gemmScratch is one thread's packing memory.
 type gemmScratch struct {
 	a    []float32 // panels of mr rows: (rows/mr, kc, mr)
-	b    []float32 // one panel: (kc, nr)
+	b    []float32 // panels of nr columns: (gemmBCols/nr, kc, nr)
 	edge []float32 // one tile (mr, nr), for tiles that stick out of C
 	rows [8]unsafe.Pointer
 }
@@ -52,7 +56,7 @@ type gemmScratch struct {
 func newGemmScratch() *gemmScratch {
 	return &gemmScratch{
 		a:    alignedF32(gemmMC*GemmKC + packSlack),
-		b:    alignedF32(GemmKC*gemmMaxNR + packSlack),
+		b:    alignedF32(GemmKC*gemmBCols + packSlack),
 		edge: alignedF32(gemmMaxMR * gemmMaxNR),
 	}
 }
@@ -157,31 +161,35 @@ func (j *gemmJob) part(s *gemmScratch, i0, m, j0, n int) {
 	for k0 := 0; k0 < j.inner; k0 += GemmKC {
 		kc := min(GemmKC, j.inner-k0)
 		add := j.accumulate || k0 > 0
-		for i := 0; i < m; i += mr {
-			kern.pack(s, s.a[i*kc:], &j.a, i0+i, min(mr, m-i), mr, k0, kc)
-		}
-		for jj := 0; jj < n; jj += nr {
-			w := min(nr, n-jj)
-			kern.pack(s, s.b, &j.b, j0+jj, w, nr, k0, kc)
-			for i := 0; i < m; i += mr {
-				h := min(mr, m-i)
-				c := j.c.F32[(i0+i)*ldc+j0+jj:]
-				if h == mr && w == nr {
-					kern.tile(kc, &s.a[i*kc], &s.b[0], &c[0], ldc, add)
-					continue
-				}
-				kern.tile(kc, &s.a[i*kc], &s.b[0], &s.edge[0], nr, false)
-				for r := range h {
-					dst, src := c[r*ldc:][:w], s.edge[r*nr:][:w]
-					if !add {
-						copy(dst, src)
+		kern.pack(s, s.a, &j.a, i0, m, mr, k0, kc)
+		for g := 0; g < n; g += gemmBCols {
+			kern.pack(s, s.b, &j.b, j0+g, min(gemmBCols, n-g), nr, k0, kc)
+			for jj := g; jj < min(g+gemmBCols, n); jj += nr {
+				b := &s.b[(jj-g)*kc]
+				for i := 0; i < m; i += mr {
+					c := j.c.F32[(i0+i)*ldc+j0+jj:]
+					if m-i >= mr && n-jj >= nr {
+						kern.tile(kc, &s.a[i*kc], b, &c[0], ldc, add)
 						continue
 					}
-					for x, v := range src {
-						dst[x] += v
-					}
+					kern.tile(kc, &s.a[i*kc], b, &s.edge[0], nr, false)
+					setEdge(c, ldc, s.edge, nr, min(mr, m-i), min(nr, n-jj), add)
 				}
 			}
+		}
+	}
+}
+
+// setEdge sets or adds the first rows x cols of a tile to C.
+func setEdge(c []float32, ldc int, tile []float32, nr, rows, cols int, add bool) {
+	for r := range rows {
+		dst, src := c[r*ldc:][:cols], tile[r*nr:][:cols]
+		if !add {
+			copy(dst, src)
+			continue
+		}
+		for x, v := range src {
+			dst[x] += v
 		}
 	}
 }
