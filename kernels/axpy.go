@@ -24,6 +24,7 @@ func Add(dst, x []float32) {
 // ranges gives the same bits.
 func DownRows(y []float32, a []float32, mem []uint16, off []int, hidden, lo, hi int) {
 	check(len(a) == len(off) && 0 <= lo && lo <= hi && hi <= hidden && hi <= len(y), "DownRows")
+	mem = mem[:len(mem):len(mem)] // a record must end within the length, not the capacity
 	y = y[lo:hi]
 	i := 0
 	for ; i+4 <= len(off); i += 4 {

@@ -34,6 +34,7 @@ func GemvF16(dst, x []float32, w []uint16, stride int) {
 func GateUpRows(gate, up, x []float32, mem []uint16, off []int) {
 	n, h := len(off), len(x)
 	check(len(gate) == n && len(up) == n, "GateUpRows")
+	mem = mem[:len(mem):len(mem)] // a record must end within the length, not the capacity
 	var out [4]float32
 	for i := 0; i < n; i += 2 {
 		j := min(i+1, n-1)

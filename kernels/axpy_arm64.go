@@ -1,0 +1,43 @@
+//go:build !purego
+
+package kernels
+
+import "unsafe"
+
+func axpyF32(y []float32, a float32, x []float32) {
+	switch {
+	case useNEON:
+		axpyF32NEON(unsafe.SliceData(y), unsafe.SliceData(x), len(y), a)
+	default:
+		axpyF32Generic(y, a, x)
+	}
+}
+
+func axpyF16(y []float32, a float32, w []uint16) {
+	switch {
+	case useNEON:
+		axpyF16NEON(unsafe.SliceData(y), unsafe.SliceData(w), len(y), a)
+	default:
+		axpyF16Generic(y, a, w)
+	}
+}
+
+func axpy4F16(y []float32, a *[4]float32, w0, w1, w2, w3 []uint16) {
+	switch {
+	case useNEON:
+		axpy4F16NEON(unsafe.SliceData(y), a, unsafe.SliceData(w0), unsafe.SliceData(w1), unsafe.SliceData(w2), unsafe.SliceData(w3), len(y))
+	default:
+		axpy4F16Generic(y, a, w0, w1, w2, w3)
+	}
+}
+
+// Assembly, any n.
+
+//go:noescape
+func axpyF32NEON(y, x *float32, n int, a float32)
+
+//go:noescape
+func axpyF16NEON(y *float32, w *uint16, n int, a float32)
+
+//go:noescape
+func axpy4F16NEON(y *float32, a *[4]float32, w0, w1, w2, w3 *uint16, n int)

@@ -1,0 +1,56 @@
+//go:build !purego
+
+package kernels
+
+import "unsafe"
+
+func dotF16(x []float32, w []uint16) float32 {
+	switch {
+	case useAVX512:
+		return dotF16AVX512(unsafe.SliceData(x), unsafe.SliceData(w), len(x))
+	case useAVX2:
+		return dotF16AVX2(unsafe.SliceData(x), unsafe.SliceData(w), len(x))
+	}
+	return dotF16Generic(x, w)
+}
+
+func dotF32(x, y []float32) float32 {
+	switch {
+	case useAVX512:
+		return dotF32AVX512(unsafe.SliceData(x), unsafe.SliceData(y), len(x))
+	case useAVX2:
+		return dotF32AVX2(unsafe.SliceData(x), unsafe.SliceData(y), len(x))
+	}
+	return dotF32Generic(x, y)
+}
+
+func dot4F16(out *[4]float32, x []float32, w0, w1, w2, w3 []uint16) {
+	switch {
+	case useAVX512:
+		dot4F16AVX512(out, unsafe.SliceData(x), unsafe.SliceData(w0), unsafe.SliceData(w1), unsafe.SliceData(w2), unsafe.SliceData(w3), len(x))
+	case useAVX2:
+		dot4F16AVX2(out, unsafe.SliceData(x), unsafe.SliceData(w0), unsafe.SliceData(w1), unsafe.SliceData(w2), unsafe.SliceData(w3), len(x))
+	default:
+		dot4F16Generic(out, x, w0, w1, w2, w3)
+	}
+}
+
+// Assembly, any n.
+
+//go:noescape
+func dotF16AVX2(x *float32, w *uint16, n int) float32
+
+//go:noescape
+func dotF32AVX2(x, y *float32, n int) float32
+
+//go:noescape
+func dot4F16AVX2(out *[4]float32, x *float32, w0, w1, w2, w3 *uint16, n int)
+
+//go:noescape
+func dotF16AVX512(x *float32, w *uint16, n int) float32
+
+//go:noescape
+func dotF32AVX512(x, y *float32, n int) float32
+
+//go:noescape
+func dot4F16AVX512(out *[4]float32, x *float32, w0, w1, w2, w3 *uint16, n int)

@@ -1,0 +1,41 @@
+//go:build !purego
+
+package kernels
+
+import "unsafe"
+
+func dotF16(x []float32, w []uint16) float32 {
+	switch {
+	case useNEON:
+		return dotF16NEON(unsafe.SliceData(x), unsafe.SliceData(w), len(x))
+	}
+	return dotF16Generic(x, w)
+}
+
+func dotF32(x, y []float32) float32 {
+	switch {
+	case useNEON:
+		return dotF32NEON(unsafe.SliceData(x), unsafe.SliceData(y), len(x))
+	}
+	return dotF32Generic(x, y)
+}
+
+func dot4F16(out *[4]float32, x []float32, w0, w1, w2, w3 []uint16) {
+	switch {
+	case useNEON:
+		dot4F16NEON(out, unsafe.SliceData(x), unsafe.SliceData(w0), unsafe.SliceData(w1), unsafe.SliceData(w2), unsafe.SliceData(w3), len(x))
+	default:
+		dot4F16Generic(out, x, w0, w1, w2, w3)
+	}
+}
+
+// Assembly, any n.
+
+//go:noescape
+func dotF16NEON(x *float32, w *uint16, n int) float32
+
+//go:noescape
+func dotF32NEON(x, y *float32, n int) float32
+
+//go:noescape
+func dot4F16NEON(out *[4]float32, x *float32, w0, w1, w2, w3 *uint16, n int)
