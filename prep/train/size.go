@@ -1,0 +1,48 @@
+package train
+
+import (
+	"neuroprefetcher/format/checkpoint"
+	"neuroprefetcher/runtime/predictor"
+)
+
+const (
+	paperDim   = 512           // T at 7B and above
+	share      = 0.03          // the predictor's largest share of the model's parameters,
+	smallShare = 0.04          // or this, for models
+	smallModel = 1_000_000_000 // below this many parameters
+	dimStep    = 8             // T is a multiple of it
+)
+
+// ModelParams counts the parameters of a model.
+func ModelParams(c *checkpoint.Config) int64 {
+	h, kv, q := int64(c.Hidden), int64(c.KVHeads*c.HeadDim), int64(c.Heads*c.HeadDim)
+	layer := h*(2*q+2*kv) + 3*h*int64(c.Intermediate) + 2*h
+	if c.QKVBias {
+		layer += q + 2*kv
+	}
+	embed := int64(c.Vocab) * h
+	if !c.Tied {
+		embed *= 2
+	}
+	return int64(c.Layers)*layer + embed + h
+}
+
+// Params counts the parameters of a predictor of width t whose tables have k centroids each.
+func Params(c *checkpoint.Config, k, t int) int64 {
+	h, w, heads := int64(c.Hidden), int64(t), int64(2*(c.Layers-1))
+	return 4*h*w + int64(k)*w + predictor.Blocks*(w+2*predictor.Expand*w*w) + w + heads*int64(k)*(w+1)
+}
+
+// DefaultDim is the largest multiple of 8 up to 512 that keeps the predictor within its share of the model, at least 8.
+func DefaultDim(c *checkpoint.Config, k int) int {
+	model := ModelParams(c)
+	limit := share * float64(model)
+	if model < smallModel {
+		limit = smallShare * float64(model)
+	}
+	t := paperDim
+	for t > dimStep && float64(Params(c, k, t)) > limit {
+		t -= dimStep
+	}
+	return t
+}

@@ -1,0 +1,102 @@
+package train
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+
+	"neuroprefetcher/format"
+	"neuroprefetcher/format/tensors"
+	"neuroprefetcher/kernels"
+	"neuroprefetcher/runtime/predictor"
+)
+
+// stateFile holds what the next epoch needs; the leading dot keeps it out of the stage's outputs.
+const stateFile = ".state.safetensors"
+
+// progress is what has been learnt so far.
+type progress struct {
+	Epoch   int       // epochs done
+	Step    int       // steps done
+	History []quality // held-out quality after each epoch
+	Losses  []float64 // mean training loss of each epoch
+
+	w, m, v *weights
+}
+
+// save writes the state atomically.
+func (p *progress) save(dir string) error {
+	meta, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	n := []int{len(p.w.flat)}
+	return tensors.Write(filepath.Join(dir, stateFile), []tensors.Entry{
+		tensors.F32Entry("w", n, p.w.flat), tensors.F32Entry("m", n, p.m.flat), tensors.F32Entry("v", n, p.v.flat),
+	}, map[string]string{"progress": string(meta)})
+}
+
+// resume reads a state of this shape, or returns nil if there is none.
+func resume(dir string, s shape) (*progress, error) {
+	path := filepath.Join(dir, stateFile)
+	if _, err := os.Stat(path); os.IsNotExist(err) {
+		return nil, nil
+	}
+	f, err := tensors.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	p := &progress{}
+	if err := json.Unmarshal([]byte(f.Metadata()["progress"]), p); err != nil {
+		return nil, format.Corruptf("%s: %w", path, err)
+	}
+	for name, dst := range map[string]**weights{"w": &p.w, "m": &p.m, "v": &p.v} {
+		flat, err := f.F32(name)
+		if err != nil {
+			return nil, err
+		}
+		if len(flat) != s.count() {
+			return nil, format.Corruptf("%s: tensor %s has %d elements, the network %d: delete the file", path, name, len(flat), s.count())
+		}
+		*dst = s.over(flat)
+	}
+	return p, nil
+}
+
+// write writes the network as predictor.safetensors: matrices in float16, norms and biases in float32.
+func write(path string, s shape, w *weights) error {
+	var entries []tensors.Entry
+	var failed error
+	half := func(name string, x []float32, shape ...int) {
+		h := make([]uint16, len(x))
+		kernels.F32ToF16(h, x)
+		for i, b := range h {
+			if b&0x7c00 == 0x7c00 && failed == nil {
+				failed = format.Inputf("training diverged: tensor %s holds %v, more than float16 can: lower --lr", name, x[i])
+			}
+		}
+		entries = append(entries, tensors.F16Entry(name, shape, h))
+	}
+	for j := range w.proj {
+		half(predictor.ProjName(j), w.proj[j], s.t, s.h)
+	}
+	half(predictor.Gate0Name, w.gate0, s.k0, s.t)
+	for i := range w.norm {
+		entries = append(entries, tensors.F32Entry(predictor.BlockNormName(i), []int{s.t}, w.norm[i]))
+		half(predictor.BlockW1Name(i), w.w1[i], s.inner(), s.t)
+		half(predictor.BlockW2Name(i), w.w2[i], s.t, s.inner())
+	}
+	entries = append(entries, tensors.F32Entry(predictor.FinalName, []int{s.t}, w.final))
+	at := 0
+	for c, k := range s.heads {
+		p, l := c%2, 1+c/2
+		half(predictor.HeadName(p, l), w.heads[at*s.t:(at+k)*s.t], k, s.t)
+		entries = append(entries, tensors.F32Entry(predictor.BiasName(p, l), []int{k}, w.bias[at:at+k]))
+		at += k
+	}
+	if failed != nil {
+		return failed
+	}
+	return tensors.Write(path, entries, nil)
+}
