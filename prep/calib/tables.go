@@ -1,7 +1,12 @@
 package calib
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 
 	"neuroprefetcher/format"
 	"neuroprefetcher/format/tensors"
@@ -85,4 +90,13 @@ func (t *TableReader) IDs() ([]int32, error) {
 		}
 	}
 	return ids, nil
+}
+
+// Digest is one SHA-256 over a stage's recorded outputs (name → SHA-256), for the keys of the stages after it.
+func Digest(outputs map[string]string) string {
+	h := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(outputs)) {
+		fmt.Fprintf(h, "%s %s\n", outputs[name], name)
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }

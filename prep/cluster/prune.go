@@ -11,6 +11,7 @@ import (
 	"neuroprefetcher/format/tensors"
 	"neuroprefetcher/kernels"
 	"neuroprefetcher/prep/calib"
+	"neuroprefetcher/prep/stage"
 	"neuroprefetcher/runtime/predictor"
 )
 
@@ -26,9 +27,17 @@ type PruneReport struct {
 	MeanIntersection float64 // neurons in gate ∩ up, over calibration tokens with their own ids and layers ≥ 1
 }
 
-// Files lists the outputs of the stages in work that Prune reads, as one file per stage that changes with them.
-func Files(work string) []string {
-	return []string{filepath.Join(work, "capture", "stage.json"), filepath.Join(work, "cluster", "stage.json")}
+// Inputs are hashes of what Prune reads, for the key of the stage that calls it.
+func Inputs(e *stage.Env) ([]string, error) {
+	var in []string
+	for _, name := range []string{"capture", "cluster"} {
+		outputs, err := e.Outputs(name)
+		if err != nil {
+			return nil, err
+		}
+		in = append(in, calib.Digest(outputs))
+	}
+	return in, nil
 }
 
 // Prune cuts every centroid of the layers ≥ 1 to density √(K_max/M), so that two independent ones would meet in K_max

@@ -36,9 +36,13 @@ func Run(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 		return stage.Report{}, format.Inputf("--centroids %d: must be 1..%d", o.Centroids, predictor.MaxCentroids)
 	}
 	captured := filepath.Join(e.Work, "capture")
+	outputs, err := e.Outputs("capture")
+	if err != nil {
+		return stage.Report{}, err
+	}
 	spec := stage.Spec{
 		Name: "cluster", Version: 1,
-		Inputs: []string{filepath.Join(captured, "stage.json")},
+		Inputs: []string{calib.Digest(outputs)},
 		Params: params{o.Config.Layers, o.Config.Intermediate, o.Centroids, e.Seed},
 	}
 	return stage.Run(ctx, e, spec, func(ctx context.Context, dir string, p *stage.Progress) (map[string]any, error) {

@@ -9,6 +9,7 @@ import (
 
 	"neuroprefetcher/format"
 	"neuroprefetcher/format/checkpoint"
+	"neuroprefetcher/prep/calib"
 	"neuroprefetcher/prep/stage"
 	"neuroprefetcher/runtime/predictor"
 )
@@ -49,9 +50,16 @@ func Run(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 	if o.Dim < 0 || o.Dim > predictor.MaxDim || o.Epochs < 1 || o.Batch < 1 || !(o.LR > 0 && o.LR < 1) {
 		return stage.Report{}, format.Inputf("width %d (at most %d), %d epochs, batch %d, rate %v: out of range", o.Dim, predictor.MaxDim, o.Epochs, o.Batch, o.LR)
 	}
+	var inputs []string
+	for _, name := range []string{"capture", "cluster"} {
+		outputs, err := e.Outputs(name)
+		if err != nil {
+			return stage.Report{}, err
+		}
+		inputs = append(inputs, calib.Digest(outputs))
+	}
 	spec := stage.Spec{
-		Name: "train", Version: 1,
-		Inputs: []string{filepath.Join(e.Work, "capture", "stage.json"), filepath.Join(e.Work, "cluster", "stage.json")},
+		Name: "train", Version: 1, Inputs: inputs,
 		Params: params{o.Config.Layers, o.Config.Hidden, o.Dim, o.Epochs, o.Batch, o.LR, e.Seed, ModelParams(o.Config)},
 	}
 	return stage.Run(ctx, e, spec, func(ctx context.Context, dir string, p *stage.Progress) (map[string]any, error) {
