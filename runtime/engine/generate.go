@@ -71,3 +71,14 @@ func (e *Engine) Generate(ctx context.Context, r Request, emit func(text string)
 	}
 	return res, nil
 }
+
+// Resume prepares the engine for a prompt that may begin with the sequence it already holds: it keeps the common
+// beginning, forgets the rest, and returns what is left to run, at least one token.
+func (e *Engine) Resume(ids []int32) []int32 {
+	n := 0
+	for n < len(ids)-1 && n < len(e.seq) && ids[n] == e.seq[n] {
+		n++
+	}
+	e.rewind(n)
+	return ids[n:]
+}

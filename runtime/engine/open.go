@@ -61,8 +61,9 @@ type Engine struct {
 	logits    []float32 // (vocab)
 	scores    []float32 // (M)
 	ids1      []int32
-	denseOff  []int // (M) where records begin in a resident layer
-	streamOff []int // (chunk) and in a stream buffer
+	seq       []int32 // the tokens in the cache
+	denseOff  []int   // (M) where records begin in a resident layer
+	streamOff []int   // (chunk) and in a stream buffer
 
 	stats           Stats
 	ioWait, predict time.Duration // of the step in progress
@@ -151,7 +152,10 @@ func (e *Engine) SelectorName() string {
 }
 
 // Reset forgets the sequence. Resident rows stay.
-func (e *Engine) Reset() { e.kv.Len = 0 }
+func (e *Engine) Reset() { e.rewind(0) }
+
+// rewind forgets all but the first n tokens.
+func (e *Engine) rewind(n int) { e.kv.Len, e.seq = n, e.seq[:n] }
 
 // Len is the number of tokens in the sequence, Context the most it can have.
 func (e *Engine) Len() int     { return e.kv.Len }
@@ -348,7 +352,7 @@ func (e *Engine) allocate() {
 	e.batch, e.step1 = e.m.NewBatch(e.Plan.Microbatch), e.m.NewStep(e.Plan.Context)
 	e.x, e.xs = make([]float32, c.Hidden), make([]float32, e.Plan.Microbatch*c.Hidden)
 	e.logits, e.scores = make([]float32, c.Vocab), make([]float32, g.Neurons)
-	e.ids1 = make([]int32, 1)
+	e.ids1, e.seq = make([]int32, 1), make([]int32, 0, e.Plan.Context)
 	e.denseOff, e.streamOff = make([]int, g.Neurons), make([]int, chunkNeurons(g))
 	for i := range e.denseOff {
 		e.denseOff[i] = i * g.RowBytes / 2

@@ -51,7 +51,7 @@ func (e *Engine) prefill(ctx context.Context, ids []int32, visit func(from, t in
 	err := e.prefillBatches(ctx, ids, visit)
 	if err != nil {
 		e.drain()
-		e.kv.Len = begin
+		e.rewind(begin)
 		return err
 	}
 	e.stats.Prompt += len(ids)
@@ -81,6 +81,7 @@ func (e *Engine) prefillBatches(ctx context.Context, ids []int32, visit func(fro
 			}
 		}
 		e.kv.Len += t
+		e.seq = append(e.seq, part...)
 		if visit != nil {
 			visit(from, t, x)
 		}

@@ -26,6 +26,7 @@ func (e *Engine) Step(ctx context.Context, id int32) ([]float32, error) {
 		return nil, err
 	}
 	e.kv.Len++
+	e.seq = append(e.seq, id)
 	e.step1.Logits(e.logits, e.x)
 	st := &e.stats
 	st.Tokens++

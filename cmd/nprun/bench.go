@@ -1,0 +1,116 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/urfave/cli/v2"
+
+	clix "neuroprefetcher/cmd/internal/cli"
+	"neuroprefetcher/runtime/engine"
+	"neuroprefetcher/runtime/sample"
+)
+
+func benchCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "bench",
+		Usage: "measure generation: speed, latency, what it waits for, what it reads",
+		Description: "Generates greedily, past the end of the text, and reports the tokens after the warm-up.\n\nExamples:\n" +
+			"  nprun bench -b BUNDLE --max-tokens 128\n  nprun bench -b BUNDLE --mode stream --memory 2GiB --json",
+		Flags: append(engineFlags(),
+			&cli.StringFlag{Name: "prompt", Aliases: []string{"p"}, Value: "The history of the region", Usage: "`TEXT` to continue; - reads stdin"},
+			&cli.IntFlag{Name: "max-tokens", Aliases: []string{"n"}, Value: 128, Usage: "tokens to measure"},
+			&cli.IntFlag{Name: "warmup", Value: 8, Usage: "tokens to leave out before measuring"}),
+		Action: bench,
+	}
+}
+
+// latencies are percentiles of the time per token in seconds.
+type latencies struct {
+	P50 float64 `json:"p50"`
+	P90 float64 `json:"p90"`
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
+}
+
+func bench(c *cli.Context) error {
+	n, warm := c.Int("max-tokens"), c.Int("warmup")
+	if n < 1 || warm < 0 {
+		return clix.Usagef("--max-tokens %d --warmup %d: want at least 1 and 0", n, warm)
+	}
+	prompt, err := promptText(c.String("prompt"))
+	if err != nil {
+		return err
+	}
+	e, err := open(c)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	ids := rawIDs(e, prompt)
+	if need := len(ids) + warm + n; need > e.Context() {
+		return clix.Usagef("%d prompt tokens and %d to generate need --context %d", len(ids), warm+n, need)
+	}
+	greedy, err := sample.New(sample.Params{})
+	if err != nil {
+		return err
+	}
+	logits, err := e.Prefill(c.Context, ids)
+	if err != nil {
+		return err
+	}
+	prompted := e.Stats()
+	var lat []float64
+	for i := range warm + n {
+		if i == warm {
+			e.ResetStats()
+		}
+		id, err := greedy.Sample(logits, ids)
+		if err != nil {
+			return err
+		}
+		start := time.Now()
+		if logits, err = e.Step(c.Context, id); err != nil {
+			return err
+		}
+		if i >= warm {
+			lat = append(lat, time.Since(start).Seconds())
+		}
+	}
+	slices.Sort(lat)
+	at := func(p float64) float64 { return lat[int(p*float64(len(lat)-1)+0.5)] }
+	l := latencies{at(.5), at(.9), at(.99), at(1)}
+	s := collect(e, c.String("bundle"))
+	s.Prompt, s.PromptTime, s.PromptRead = prompted.Prompt, prompted.PrefillTime.Seconds(), prompted.PrefillIO.Bytes
+	if c.Bool("json") {
+		return printJSON(struct {
+			runStats
+			Latency latencies `json:"latency_s"`
+		}{s, l})
+	}
+	t := table.NewWriter()
+	t.SetOutputMirror(os.Stdout)
+	t.Style().Options = table.OptionsNoBordersAndSeparators
+	row := func(name, format string, a ...any) { t.AppendRow(table.Row{name, fmt.Sprintf(format, a...)}) }
+	all := float64(s.Tokens) / s.TokPerS
+	part := func(x float64) string {
+		return fmt.Sprintf("%s per token (%.0f%%)", seconds(x/float64(s.Tokens)), 100*x/all)
+	}
+	row("mode", "%s, d = %d, K_max = %d, %s", s.Mode, s.Dense, s.KMax, s.Selector)
+	row("speed", "%.2f tok/s over %d tokens; prompt %.1f tok/s over %d", s.TokPerS, s.Tokens, float64(s.Prompt)/s.PromptTime, s.Prompt)
+	row("latency", "p50 %s, p90 %s, p99 %s, max %s", seconds(l.P50), seconds(l.P90), seconds(l.P99), seconds(l.Max))
+	row("computing", "%s", part(s.Breakdown.Compute))
+	row("waiting for rows", "%s", part(s.Breakdown.IOWait))
+	row("predicting", "%s", part(s.Breakdown.Predict))
+	row("reads", "%s per token in %.1f reads of %s", clix.FormatSize(int64(s.ReadPerToken)), s.ReadsPerTok, clix.FormatSize(int64(s.MeanRead)))
+	if s.Mode == engine.ModeSparse {
+		row("reuse", "%.3f: %d of %d rows read", s.Reuse, s.RowsRead, s.RowsNeeded)
+	}
+	row("reading by", "%s, direct %v, depth %d", s.IO, s.Direct, s.QueueDepth)
+	row("memory", "peak %s, budget %s", clix.FormatSize(s.PeakRSS), clix.FormatSize(s.Budget))
+	t.Render()
+	return nil
+}

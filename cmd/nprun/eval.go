@@ -1,0 +1,114 @@
+package main
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"math"
+	"os"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	clix "neuroprefetcher/cmd/internal/cli"
+	"neuroprefetcher/format"
+	"neuroprefetcher/runtime/eval"
+)
+
+func evalCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "eval",
+		Usage: "measure perplexity of a text, or print the log-probability of every token",
+		Description: "Perplexity: the text is encoded once without special tokens and cut into windows without overlap; every token\n" +
+			"that has another before it in its window is scored. In sparse mode the first token of a window runs through whole\n" +
+			"layers and each later one reads its rows from disk, as in generation.\n\nExamples:\n" +
+			"  nprun eval -b BUNDLE --text wiki.test.raw --window 512 --windows 32\n  nprun eval -b BUNDLE --mode sparse --ids 1,5,7 --json",
+		Flags: append(engineFlags(),
+			&cli.StringFlag{Name: "text", Usage: "`FILE` whose perplexity is measured; - reads stdin"},
+			&cli.IntFlag{Name: "window", Value: 512, Usage: "tokens of a window"},
+			&cli.IntFlag{Name: "windows", Usage: "stop after `N` windows; 0 is all"},
+			&cli.BoolFlag{Name: "bos", Usage: "begin every window with the BOS token"},
+			&cli.StringFlag{Name: "ids", Usage: "token ids, separated by commas, to print log-probabilities of"},
+			&cli.StringFlag{Name: "ids-file", Usage: "`FILE` of token ids"}),
+		Action: evaluate,
+	}
+}
+
+func evaluate(c *cli.Context) error {
+	given := 0
+	for _, f := range []string{"text", "ids", "ids-file"} {
+		if c.IsSet(f) {
+			given++
+		}
+	}
+	if given != 1 {
+		return clix.Usagef("give one of --text, --ids and --ids-file")
+	}
+	e, err := open(c)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	if !c.IsSet("text") {
+		s := c.String("ids")
+		if f := c.String("ids-file"); f != "" {
+			b, err := os.ReadFile(f)
+			if err != nil {
+				return format.Inputf("--ids-file: %w", err)
+			}
+			s = string(b)
+		}
+		ids, err := parseIDs(s, e.Config.Vocab)
+		if err != nil {
+			return err
+		}
+		lp, err := eval.LogProbs(c.Context, e, ids)
+		if err != nil {
+			return err
+		}
+		if c.Bool("json") {
+			out := make([]*float64, len(lp))
+			for i := range lp {
+				if !math.IsNaN(lp[i]) {
+					out[i] = &lp[i]
+				}
+			}
+			return printJSON(map[string]any{"ids": ids, "logprobs": out, "mode": e.Plan.Mode})
+		}
+		for i, v := range lp {
+			if i == 0 {
+				fmt.Printf("%d\t-\n", ids[i])
+			} else {
+				fmt.Printf("%d\t%.6f\n", ids[i], v)
+			}
+		}
+		return nil
+	}
+	text, err := readText(c.String("text"))
+	if err != nil {
+		return err
+	}
+	ids := e.Tokenizer.Encode(text, false)
+	start, said := time.Now(), time.Now()
+	p, err := eval.Run(c.Context, e, ids, eval.Protocol{Window: c.Int("window"), MaxWindows: c.Int("windows"), BOS: c.Bool("bos")}, func(done, total int) {
+		if time.Since(said) > 2*time.Second {
+			said = time.Now()
+			left := time.Since(start) * time.Duration(total-done) / time.Duration(done)
+			fmt.Fprintf(notes(c), "eval: window %d of %d, %s left\n", done, total, clix.Duration(left.Round(time.Second)))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	hash := fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
+	stats := collect(e, c.String("bundle"))
+	if c.Bool("json") {
+		return printJSON(struct {
+			*eval.Perplexity
+			TextSHA256 string   `json:"text_sha256"`
+			Stats      runStats `json:"stats"`
+		}{p, hash, stats})
+	}
+	fmt.Printf("%s\n%s mode, text sha256 %.12s\n", p, stats.Mode, hash)
+	stats.print(notes(c))
+	return nil
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/term"
+
+	clix "neuroprefetcher/cmd/internal/cli"
+	"neuroprefetcher/runtime/engine"
+	"neuroprefetcher/runtime/sample"
+	"neuroprefetcher/runtime/storage"
+)
+
+// bundleFlag names the bundle of every command that has one.
+func bundleFlag() cli.Flag {
+	return &cli.StringFlag{Name: "bundle", Aliases: []string{"b"}, Required: true, Usage: "bundle `DIR` made by npprep"}
+}
+
+func jsonFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "json", Usage: "print one JSON document on stdout"}
+}
+
+// engineFlags are shared by every command that runs a bundle.
+func engineFlags() []cli.Flag {
+	return []cli.Flag{
+		bundleFlag(),
+		&cli.StringFlag{Name: "mode", Value: engine.ModeAuto, Usage: "resident, stream, sparse, or auto: resident if it fits, else sparse"},
+		&cli.StringFlag{Name: "memory", Usage: "budget of the whole process, as `8GiB`; default: what container and machine leave"},
+		&cli.StringFlag{Name: "dense-layers", Value: "auto", Usage: "`N` first layers whose MLP stays in memory, or auto"},
+		&cli.IntFlag{Name: "k-max", Usage: "compute `N` neurons per sparse layer instead of the bundle's K_max"},
+		&cli.StringFlag{Name: "selector", Value: "auto", Usage: "which selector of the bundle names the neurons: paper or static"},
+		&cli.Float64Flag{Name: "margin", Usage: "how much better a neuron must score to replace a resident one"},
+		&cli.IntFlag{Name: "rows-per-token", Usage: "read at most `N` rows per layer and token; 0 is no limit"},
+		&cli.IntFlag{Name: "context", Usage: "longest sequence in tokens; default: 2048, less if memory is short"},
+		&cli.IntFlag{Name: "threads", Usage: "computing threads; default: all"},
+		&cli.StringFlag{Name: "io", Value: "auto", Usage: "how rows are read: auto, uring or pread"},
+		&cli.StringFlag{Name: "direct", Value: "auto", Usage: "O_DIRECT: auto, require or off"},
+		&cli.IntFlag{Name: "queue-depth", Usage: "reads in flight at most; default: 256"},
+		jsonFlag(),
+		&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no notes and no statistics on stderr"},
+	}
+}
+
+func sampleFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.Float64Flag{Name: "temp", Usage: "temperature; 0 always takes the likeliest token"},
+		&cli.IntFlag{Name: "top-k", Usage: "sample from the `K` likeliest tokens; 0 is all"},
+		&cli.Float64Flag{Name: "top-p", Value: 1, Usage: "sample from the likeliest tokens that hold this probability together"},
+		&cli.Float64Flag{Name: "min-p", Usage: "leave out tokens below this share of the likeliest one's probability"},
+		&cli.Float64Flag{Name: "repetition-penalty", Value: 1, Usage: "above 1, makes tokens that occurred less likely"},
+		&cli.Uint64Flag{Name: "seed", Usage: "of the sampler"},
+	}
+}
+
+func sampleParams(c *cli.Context) sample.Params {
+	return sample.Params{Temp: c.Float64("temp"), TopK: c.Int("top-k"), TopP: c.Float64("top-p"), MinP: c.Float64("min-p"),
+		RepetitionPenalty: c.Float64("repetition-penalty"), Seed: c.Uint64("seed")}
+}
+
+// engineOptions reads engineFlags.
+func engineOptions(c *cli.Context) (engine.Options, error) {
+	o := engine.Options{Mode: c.String("mode"), KMax: c.Int("k-max"), Context: c.Int("context"), Threads: c.Int("threads"),
+		Selector: c.String("selector"), Margin: float32(c.Float64("margin")), ReadCap: c.Int("rows-per-token"),
+		Storage: storage.Options{Backend: c.String("io"), Direct: c.String("direct"), QueueDepth: c.Int("queue-depth")}}
+	if c.Args().Present() {
+		return o, clix.Usagef("unexpected argument %q", c.Args().First())
+	}
+	for _, f := range []string{"k-max", "context", "threads", "queue-depth", "rows-per-token"} {
+		if c.Int(f) < 0 {
+			return o, clix.Usagef("--%s %d: want a positive number", f, c.Int(f))
+		}
+	}
+	if d := c.String("dense-layers"); d != "auto" {
+		n, err := strconv.Atoi(d)
+		if err != nil || n < 1 {
+			return o, clix.Usagef("--dense-layers %s: want a number from 1 or auto", d)
+		}
+		o.Dense = n
+	}
+	if m := c.String("memory"); m != "" {
+		n, err := clix.ParseSize(m)
+		if err != nil {
+			return o, clix.Usagef("--memory %s: %v", m, err)
+		}
+		o.Memory = n
+	}
+	for flag, want := range map[string][]string{"mode": {engine.ModeAuto, engine.ModeResident, engine.ModeStream, engine.ModeSparse},
+		"io": {"auto", "uring", "pread"}, "direct": {"auto", "require", "off"}} {
+		if err := oneOf(flag, c.String(flag), want); err != nil {
+			return o, err
+		}
+	}
+	return o, nil
+}
+
+func oneOf(flag, got string, want []string) error {
+	for _, w := range want {
+		if got == w {
+			return nil
+		}
+	}
+	return clix.Usagef("--%s %s: want one of %v", flag, got, want)
+}
+
+// open starts an engine and tells on stderr what it is.
+func open(c *cli.Context) (*engine.Engine, error) {
+	o, err := engineOptions(c)
+	if err != nil {
+		return nil, err
+	}
+	say := notes(c)
+	if w := os.Stderr; !c.Bool("quiet") && term.IsTerminal(int(w.Fd())) {
+		start := time.Now()
+		o.Progress = func(what string, done, total int64) {
+			if done == total {
+				fmt.Fprint(w, "\r\033[K")
+			} else if time.Since(start) > 2*time.Second {
+				left := time.Since(start) * time.Duration(total-done) / time.Duration(done)
+				fmt.Fprintf(w, "\r%s %d%%, %s left\033[K", what, done*100/total, clix.Duration(left.Round(time.Second)))
+			}
+		}
+	}
+	e, err := engine.Open(c.Context, c.String("bundle"), o)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range e.IO().Notes {
+		fmt.Fprintf(say, "note: %s\n", n)
+	}
+	if e.Plan.Note != "" {
+		fmt.Fprintf(say, "note: %s\n", e.Plan.Note)
+	}
+	return e, nil
+}
+
+// notes is where remarks go: stderr, or nowhere with --quiet.
+func notes(c *cli.Context) io.Writer {
+	if c.Bool("quiet") {
+		return io.Discard
+	}
+	return os.Stderr
+}

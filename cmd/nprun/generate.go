@@ -1,0 +1,150 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"unicode/utf8"
+
+	"github.com/urfave/cli/v2"
+
+	"neuroprefetcher/format"
+	"neuroprefetcher/runtime/chat"
+	"neuroprefetcher/runtime/engine"
+)
+
+func generateCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "generate",
+		Usage: "continue a prompt",
+		Description: "The text goes to stdout as it is generated, statistics to stderr.\n\nExamples:\n" +
+			"  nprun generate -b build/tiny/bundle --prompt \"The fog had not lifted yet when\" --max-tokens 120\n" +
+			"  nprun generate -b build/smollm2-135m/bundle --chat --prompt \"What is the capital of France?\"\n" +
+			"  nprun generate -b BUNDLE --mode sparse --dense-layers 18 --memory 6GiB --prompt \"Once\" --temp 0.8 --seed 7\n" +
+			"  echo \"Dear reader,\" | nprun generate -b BUNDLE --prompt - --json",
+		Flags: append(append(engineFlags(), sampleFlags()...),
+			&cli.StringFlag{Name: "prompt", Aliases: []string{"p"}, Required: true, Usage: "`TEXT` to continue; - reads stdin"},
+			&cli.BoolFlag{Name: "chat", Usage: "the prompt is a user's message: apply the chat template"},
+			&cli.StringFlag{Name: "system", Usage: "system message for --chat"},
+			&cli.IntFlag{Name: "max-tokens", Aliases: []string{"n"}, Value: 256, Usage: "generate at most `N` tokens; 0 is as many as the context holds"},
+			&cli.BoolFlag{Name: "ignore-eos", Usage: "go on after the model ends its text"}),
+		Action: generate,
+	}
+}
+
+func generate(c *cli.Context) error {
+	prompt, err := promptText(c.String("prompt"))
+	if err != nil {
+		return err
+	}
+	e, err := open(c)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	var ids []int32
+	if c.Bool("chat") {
+		t, err := newTemplate(e)
+		if err != nil {
+			return err
+		}
+		var msgs []chat.Message
+		if s := c.String("system"); s != "" {
+			msgs = append(msgs, chat.Message{Role: "system", Content: s})
+		}
+		if ids, err = chatIDs(e, t, append(msgs, chat.Message{Role: "user", Content: prompt})); err != nil {
+			return err
+		}
+	} else {
+		ids = rawIDs(e, prompt)
+	}
+	var emit func(string)
+	if !c.Bool("json") {
+		emit = func(s string) { fmt.Print(s) }
+	}
+	res, err := e.Generate(c.Context, engine.Request{Prompt: ids, MaxTokens: c.Int("max-tokens"), Sample: sampleParams(c), IgnoreEOS: c.Bool("ignore-eos")}, emit)
+	if emit != nil && res.Text != "" {
+		fmt.Println()
+	}
+	if err != nil {
+		return err
+	}
+	stats := collect(e, c.String("bundle"))
+	if c.Bool("json") {
+		return printJSON(struct {
+			PromptIDs []int32  `json:"prompt_ids"`
+			IDs       []int32  `json:"ids"`
+			Text      string   `json:"text"`
+			Finish    string   `json:"finish_reason"`
+			Stats     runStats `json:"stats"`
+		}{ids, res.IDs, res.Text, res.Finish, stats})
+	}
+	fmt.Fprintln(notes(c))
+	stats.print(notes(c))
+	return nil
+}
+
+// promptText is the text of --prompt, or of stdin for "-".
+func promptText(s string) (string, error) {
+	if s == "-" {
+		b, err := io.ReadAll(io.LimitReader(os.Stdin, 64<<20))
+		if err != nil {
+			return "", format.IOf("reading the prompt from stdin: %w", err)
+		}
+		s = string(b)
+	}
+	if !utf8.ValidString(s) {
+		return "", format.Inputf("the prompt is not UTF-8 text")
+	}
+	return s, nil
+}
+
+// rawIDs encodes a prompt with the tokenizer's own specials, a BOS that the text brings along not doubled. An empty
+// prompt of a model that has a BOS is that BOS.
+func rawIDs(e *engine.Engine, text string) []int32 {
+	ids := e.Tokenizer.Encode(text, true)
+	bos := int32(e.Config.BOS)
+	if bos >= 0 && len(ids) >= 2 && ids[0] == bos && ids[1] == bos && e.Tokenizer.AddsBOS() {
+		ids = ids[1:]
+	}
+	if len(ids) == 0 && bos >= 0 {
+		ids = []int32{bos}
+	}
+	return ids
+}
+
+// newTemplate reads the bundle's chat template.
+func newTemplate(e *engine.Engine) (*chat.Template, error) {
+	path := e.Bundle.Path("chat_template.jinja")
+	b, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, format.Hint(format.Inputf("%s: the model has no chat template", e.Bundle.Dir), "use nprun generate without --chat")
+	}
+	if err != nil {
+		return nil, format.IOf("%s: %w", path, err)
+	}
+	token := func(id int) string { s, _ := e.Tokenizer.Token(int32(id)); return s }
+	eos := ""
+	if len(e.Config.EOS) > 0 {
+		eos = token(e.Config.EOS[0])
+	}
+	return chat.New(string(b), token(e.Config.BOS), eos)
+}
+
+// chatIDs renders messages and encodes them so that control tokens come from the template only.
+func chatIDs(e *engine.Engine, t *chat.Template, msgs []chat.Message) ([]int32, error) {
+	segs, err := t.RenderSegments(msgs, true)
+	if err != nil {
+		return nil, err
+	}
+	return e.Tokenizer.EncodeSegments(segs, false), nil
+}
+
+func printJSON(v any) error {
+	enc := json.NewEncoder(os.Stdout)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	clix "neuroprefetcher/cmd/internal/cli"
+	"neuroprefetcher/format/bundle"
+	"neuroprefetcher/runtime/engine"
+)
+
+func planCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "plan",
+		Usage: "show what each mode would keep in memory and read, without loading anything",
+		Description: "Examples:\n  nprun plan -b BUNDLE\n  nprun plan -b BUNDLE --memory 6GiB --context 4096\n" +
+			"  nprun plan -b BUNDLE --mode sparse --dense-layers 12 --json",
+		Flags:  engineFlags(),
+		Action: plan,
+	}
+}
+
+func plan(c *cli.Context) error {
+	o, err := engineOptions(c)
+	if err != nil {
+		return err
+	}
+	b, err := bundle.Open(c.String("bundle"))
+	if err != nil {
+		return err
+	}
+	all, chosen, err := engine.Plans(b, o)
+	if err != nil && all == nil {
+		return err
+	}
+	if c.Bool("json") {
+		if jerr := printJSON(map[string]any{"plans": all, "chosen": chosen}); jerr != nil {
+			return jerr
+		}
+		return err
+	}
+	for _, p := range all {
+		verdict := "fits"
+		if p.Total > p.Budget {
+			verdict = "does not fit"
+		}
+		if chosen != nil && p.Mode == chosen.Mode {
+			verdict += ", chosen"
+		}
+		fmt.Printf("%s (%s): %d of %d layers' MLPs in memory", p.Mode, verdict, p.Dense, b.Manifest.Model.Layers)
+		switch p.Mode {
+		case engine.ModeSparse:
+			fmt.Printf(", K_max %d of %d neurons in the others; a token reads at most %s, less what is reused", p.KMax, b.Manifest.Rows.Neurons, clix.FormatSize(p.ReadsPerToken))
+		case engine.ModeStream:
+			fmt.Printf("; every token reads %s", clix.FormatSize(p.ReadsPerToken))
+		}
+		fmt.Printf("\n%s\n", p.Arithmetic())
+	}
+	return err
+}
