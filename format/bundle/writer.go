@@ -29,9 +29,10 @@ import (
 // Close gives everything back that was not published. Until Publish renames, a bundle already at out is as it
 // was. One goroutine uses a Writer; after the first error it stays failed.
 type Writer struct {
-	out     string // as given, symbolic links resolved
-	tmp     string // sibling of out, a name with a dot
-	lock    *os.File
+	out     string   // as given, symbolic links resolved
+	tmp     string   // sibling of out, a name with a dot
+	lock    *os.File // on the directory that is built
+	old     *os.File // on the bundle that is replaced, which goes to tmp
 	members []Member
 	err     error
 }
@@ -51,6 +52,7 @@ func NewWriter(out string) (*Writer, error) {
 	} else if _, lerr := os.Lstat(abs); lerr == nil {
 		return nil, format.Inputf("%s: output is a link to nothing", out)
 	}
+	restore(abs)
 	if err := checkOut(abs); err != nil {
 		return nil, err
 	}
@@ -283,14 +285,21 @@ func (w *Writer) Publish(ctx context.Context, m *Manifest) error {
 	}
 	w.err = errors.New("bundle is published")
 	err = format.SyncDir(filepath.Dir(w.out))
-	// What is at tmp now is the old bundle, or nothing. The lock moved away with the new one, so a process that
-	// starts now may empty tmp too; both only remove.
+	// What is at tmp now is the old bundle, locked by swap so that no other writer builds in it, or nothing.
 	if rerr := os.RemoveAll(w.tmp); err == nil && rerr != nil {
 		err = format.IOf("the old bundle could not be removed: %w", rerr)
 	}
+	w.unlock()
+	return err
+}
+
+func (w *Writer) unlock() {
 	w.lock.Close()
 	w.lock = nil
-	return err
+	if w.old != nil {
+		w.old.Close()
+		w.old = nil
+	}
 }
 
 // swap puts tmp at out. Where the kernel can exchange two names there is no moment without a good bundle;
@@ -298,6 +307,12 @@ func (w *Writer) Publish(ctx context.Context, m *Manifest) error {
 func (w *Writer) swap() error {
 	err := os.Rename(w.tmp, w.out) // works if out is absent or an empty directory
 	if err == nil || !(errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST)) {
+		return err
+	}
+	if w.old, err = os.Open(w.out); err != nil {
+		return err
+	}
+	if err := unix.Flock(int(w.old.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return err
 	}
 	err = unix.Renameat2(unix.AT_FDCWD, w.tmp, unix.AT_FDCWD, w.out, unix.RENAME_EXCHANGE)
@@ -308,7 +323,7 @@ func (w *Writer) swap() error {
 }
 
 func (w *Writer) swapAside() error {
-	old := strings.TrimSuffix(w.tmp, buildSuffix) + ".old"
+	old := aside(w.out)
 	if err := os.RemoveAll(old); err != nil {
 		return err
 	}
@@ -321,14 +336,25 @@ func (w *Writer) swapAside() error {
 	return os.RemoveAll(old)
 }
 
+// aside is where swapAside keeps the old bundle for a moment.
+func aside(out string) string {
+	return filepath.Join(filepath.Dir(out), "."+filepath.Base(out)+".old")
+}
+
+// restore puts back an old bundle that swapAside was killed over.
+func restore(out string) {
+	if _, err := os.Lstat(out); errors.Is(err, fs.ErrNotExist) && isBundle(aside(out)) {
+		os.Rename(aside(out), out)
+	}
+}
+
 // Close removes what was built and not published.
 func (w *Writer) Close() error {
 	if w.lock == nil {
 		return nil
 	}
 	err := os.RemoveAll(w.tmp) // before the lock is given back
-	w.lock.Close()
-	w.lock = nil
+	w.unlock()
 	w.fail(errors.New("bundle writer is closed"))
 	if err != nil {
 		return format.IOf("%w", err)

@@ -2,21 +2,340 @@ package assemble
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
 
+	"neuroprefetcher/format"
+	"neuroprefetcher/format/bundle"
+	"neuroprefetcher/format/checkpoint"
+	"neuroprefetcher/prep/cluster"
+	"neuroprefetcher/prep/repack"
 	"neuroprefetcher/prep/stage"
+	"neuroprefetcher/prep/train"
 )
 
-// Params of the stage.
-type Params struct {
-	Model    string  // checkpoint directory
-	Out      string  // bundle directory
-	Dense    bool    // no centroids and no predictor
-	KMax     int     // neurons of a sparse layer; 0: from Sparsity
-	Sparsity float64 // 1 − K_max/M; used when KMax is 0
-	Tool     string  // program and version, for the manifest
+// Name of the stage and of its folder.
+const Name = "bundle"
+
+const version = 1
+
+// publishedFile is the output that says which bundle was published.
+const publishedFile = "published.json"
+
+// Options of the stage.
+type Options struct {
+	Checkpoint *checkpoint.Checkpoint
+	Out        string  // bundle directory
+	Dense      bool    // no centroids and no predictor
+	KMax       int     // neurons of a sparse layer; 0: from Sparsity
+	Sparsity   float64 // 1 − K_max/M; used when KMax is 0
+	Tool       string  // program and version, for the manifest
 }
 
-// Run publishes the bundle at p.Out.
-func Run(ctx context.Context, e *stage.Env, p Params) (stage.Report, error) { return run(ctx, e, p) }
+// ResolveKMax gives K_max for a model with that many neurons a layer, from the wanted K_max or sparsity.
+func ResolveKMax(kMax int, sparsity float64, neurons int) (int, error) {
+	if kMax == 0 {
+		if !(sparsity >= 0 && sparsity < 1) {
+			return 0, format.Inputf("sparsity %v is not in 0..1", sparsity)
+		}
+		kMax = max(1, int(math.Round((1-sparsity)*float64(neurons))))
+	}
+	if kMax < 1 || kMax > neurons {
+		return 0, format.Inputf("k-max %d is not in 1..%d, the neurons of a layer", kMax, neurons)
+	}
+	return kMax, nil
+}
 
-func run(ctx context.Context, e *stage.Env, p Params) (stage.Report, error) { panic("next commit") }
+// Run publishes the bundle at o.Out from what the other stages left in the work folder.
+func Run(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
+	if err := e.Lock(); err != nil { // from reading the other stages' records to the end
+		return stage.Report{}, err
+	}
+	defer e.Unlock()
+	a := &assembler{e: e, o: o}
+	spec, err := a.spec()
+	if err != nil {
+		return stage.Report{}, err
+	}
+	return stage.Run(ctx, e, spec, a.run)
+}
+
+type assembler struct {
+	e *stage.Env
+	o Options
+
+	kMax int
+	rows map[string]string // outputs of repack → SHA-256
+	pred map[string]string // outputs of train → SHA-256; nil if dense
+}
+
+// spec says what the bundle depends on.
+func (a *assembler) spec() (stage.Spec, error) {
+	s := stage.Spec{Name: Name, Version: version, Inputs: a.o.Checkpoint.Files(), Check: a.published}
+	var err error
+	if a.rows, err = a.e.Outputs(repack.Name); err != nil {
+		return s, err
+	}
+	s.Inputs = append(s.Inputs, hashes(a.rows)...)
+	if !a.o.Dense {
+		if a.kMax, err = ResolveKMax(a.o.KMax, a.o.Sparsity, a.o.Checkpoint.Config.Intermediate); err != nil {
+			return s, err
+		}
+		for _, name := range []string{"capture", "cluster"} {
+			out, err := a.e.Outputs(name)
+			if err != nil {
+				return s, err
+			}
+			s.Inputs = append(s.Inputs, hashes(out)...)
+		}
+		if a.pred, err = a.e.Outputs("train"); err != nil {
+			return s, err
+		}
+		s.Inputs = append(s.Inputs, hashes(a.pred)...)
+	}
+	out, err := filepath.Abs(a.o.Out)
+	if err != nil {
+		return s, format.IOf("%w", err)
+	}
+	s.Params = map[string]any{"out": out, "dense": a.o.Dense, "k_max": a.kMax, "tool": a.o.Tool, "model": a.o.Checkpoint.Config}
+	return s, nil
+}
+
+func hashes(outputs map[string]string) []string {
+	var names, hs []string
+	for n := range outputs {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	for _, n := range names {
+		hs = append(hs, outputs[n])
+	}
+	return hs
+}
+
+// published says why the bundle outside the work folder is not the one that was published.
+func (a *assembler) published(_ string, values map[string]any) error {
+	if _, err := bundle.Open(a.o.Out); err != nil {
+		return err
+	}
+	h, err := stage.FileHash(filepath.Join(a.o.Out, bundle.MemberManifest))
+	if err != nil {
+		return err
+	}
+	if h != values["manifest_sha256"] {
+		return fmt.Errorf("%s holds another bundle", a.o.Out)
+	}
+	return nil
+}
+
+// run builds and publishes.
+func (a *assembler) run(ctx context.Context, dir string, p *stage.Progress) (map[string]any, error) {
+	w, err := bundle.NewWriter(a.o.Out)
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	m := &bundle.Manifest{
+		Format: bundle.Format{Reader: bundle.ReaderVersion, Writer: bundle.WriterVersion},
+		Tool:   a.o.Tool, Model: *a.o.Checkpoint.Config, Params: map[string]string{},
+	}
+	layers, err := repack.ReadLayers(a.stagePath(repack.Name, ""))
+	if err != nil {
+		return nil, err
+	}
+	m.Rows, m.LayerCRC = layers.Rows, layers.CRC
+	links, err := a.links(ctx, dir, m)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.link(ctx, w, links, p); err != nil {
+		return nil, err
+	}
+	if err := a.small(w); err != nil {
+		return nil, err
+	}
+	if err := a.provenance(ctx, m); err != nil {
+		return nil, err
+	}
+	if err := w.Publish(ctx, m); err != nil {
+		return nil, err
+	}
+	sum, err := stage.FileHash(filepath.Join(a.o.Out, bundle.MemberManifest))
+	if err != nil {
+		return nil, err
+	}
+	err = format.WriteFileAtomic(filepath.Join(dir, publishedFile), func(f io.Writer) error {
+		_, err := fmt.Fprintf(f, "{\"manifest_sha256\": %q}\n", sum)
+		return err
+	})
+	return a.values(m, sum), err
+}
+
+func (a *assembler) stagePath(stageName, file string) string {
+	return filepath.Join(a.e.Work, stageName, file)
+}
+
+// linked is a member that is a file of the work folder.
+type linked struct{ name, path, sum string }
+
+// links lists the big members and checks that they are what their stages recorded.
+func (a *assembler) links(ctx context.Context, dir string, m *bundle.Manifest) ([]linked, error) {
+	var out []linked
+	add := func(name, stageName, file string, recorded map[string]string) error {
+		path := a.stagePath(stageName, file)
+		sum, err := a.e.FileHash(ctx, path)
+		if err != nil {
+			return err
+		}
+		if sum != recorded[file] {
+			return format.Hint(format.Corruptf("%s: not what stage %s made", path, stageName), "run npprep "+stageName+" again")
+		}
+		out = append(out, linked{name, path, sum})
+		return nil
+	}
+	names := []string{bundle.MemberRows, bundle.MemberResident}
+	if !m.Rows.Trailer {
+		names = append(names, bundle.MemberRowsCRC)
+	}
+	for _, n := range names {
+		if err := add(n, repack.Name, n, a.rows); err != nil {
+			return nil, err
+		}
+	}
+	if a.o.Dense {
+		return out, nil
+	}
+	if err := add(bundle.MemberPredictor, "train", train.File, a.pred); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, bundle.MemberCentroids)
+	r, err := cluster.Prune(ctx, a.e.Work, a.o.Checkpoint.Config, a.kMax, path)
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, linked{bundle.MemberCentroids, path, ""})
+	m.Sparse = &bundle.Sparse{
+		KMax: a.kMax, Sparsity: 1 - float64(a.kMax)/float64(m.Rows.Neurons), Centroids: r.Centroids,
+		Selectors:    []string{bundle.SelectorPaper, bundle.SelectorStatic},
+		TokenDensity: r.TokenDensity, CentroidDensity: r.CentroidDensity, MeanIntersection: r.MeanIntersection,
+		DefaultDense: defaultDense(m.Rows.Layers), PredictorDim: a.predictorDim(),
+	}
+	return out, nil
+}
+
+// defaultDense is the dense prefix where nothing was calibrated: layer 0 and one layer in eight behind it, time
+// for the first reads.
+func defaultDense(layers int) int { return max(1, min(layers, 1+layers/8)) }
+
+// predictorDim is what the train stage reports as its width.
+func (a *assembler) predictorDim() int {
+	for _, k := range []string{"dim", "predictor_dim"} {
+		if v, ok := a.e.Values("train")[k].(float64); ok {
+			return int(v)
+		}
+	}
+	return 0
+}
+
+// link checks the room and makes the big members.
+func (a *assembler) link(ctx context.Context, w *bundle.Writer, links []linked, p *stage.Progress) error {
+	var paths []string
+	var total int64
+	for _, l := range links {
+		paths = append(paths, l.path)
+		if st, err := os.Stat(l.path); err == nil {
+			total += st.Size()
+		}
+	}
+	var small int64 = bundle.MaxManifest / 16 // manifest; far more than it takes
+	for _, f := range a.smallFiles() {
+		if st, err := os.Stat(f); err == nil {
+			small += st.Size()
+		}
+	}
+	if err := w.Room(small, paths...); err != nil {
+		return err
+	}
+	p.Start("members", total, "B")
+	defer p.Done()
+	for _, l := range links {
+		if err := w.Link(ctx, l.name, l.path, l.sum, func(n int) { p.Add(int64(n)) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// smallFiles are the source's files that a bundle copies.
+func (a *assembler) smallFiles() []string {
+	var out []string
+	for _, n := range []string{bundle.MemberConfig, bundle.MemberTokenizer, bundle.MemberTokenizerConfig, bundle.MemberGenerationConfig} {
+		out = append(out, filepath.Join(a.o.Checkpoint.Dir, n))
+	}
+	return out
+}
+
+// small puts the copies of the source's small files, and the chat template as a file of its own wherever the
+// source kept it.
+func (a *assembler) small(w *bundle.Writer) error {
+	for _, path := range a.smallFiles() {
+		data, err := format.ReadFile(path, bundle.MaxTokenizer)
+		if errors.Is(err, fs.ErrNotExist) && filepath.Base(path) != bundle.MemberConfig && filepath.Base(path) != bundle.MemberTokenizer {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := w.Put(filepath.Base(path), data); err != nil {
+			return err
+		}
+	}
+	t, err := a.o.Checkpoint.ChatTemplate()
+	if err != nil {
+		return err
+	}
+	if t == "" {
+		return nil
+	}
+	return w.Put(bundle.MemberTemplate, []byte(t))
+}
+
+// provenance notes what the bundle was made from. No times and no paths: the same inputs give the same bytes.
+func (a *assembler) provenance(ctx context.Context, m *bundle.Manifest) error {
+	for _, f := range a.o.Checkpoint.Files() {
+		st, err := os.Stat(f)
+		if err != nil {
+			return format.IOf("%w", err)
+		}
+		h, err := a.e.FileHash(ctx, f)
+		if err != nil {
+			return err
+		}
+		m.Sources = append(m.Sources, bundle.Source{Name: filepath.Base(f), Size: st.Size(), SHA256: h})
+	}
+	m.Params["dense"] = strconv.FormatBool(a.o.Dense)
+	if !a.o.Dense {
+		m.Params["k_max"] = strconv.Itoa(a.kMax)
+		m.Params["seed"] = strconv.FormatUint(a.e.Seed, 10)
+	}
+	return nil
+}
+
+func (a *assembler) values(m *bundle.Manifest, sum string) map[string]any {
+	var total int64
+	for _, x := range m.Members {
+		total += x.Size
+	}
+	v := map[string]any{"out": a.o.Out, "bytes": total, "members": len(m.Members), "manifest_sha256": sum}
+	if s := m.Sparse; s != nil {
+		v["k_max"], v["sparsity"], v["centroids"], v["mean_intersection"] = s.KMax, s.Sparsity, s.Centroids, s.MeanIntersection
+	}
+	return v
+}
