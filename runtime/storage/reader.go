@@ -57,6 +57,11 @@ const (
 // Open opens a file for reading in batches: finds out how the file can be read, sets the backend up and, if asked, measures
 // the gap that is worth reading through. Fallbacks are described in Info().Notes.
 func Open(path string, o Options) (*Reader, error) {
+	return open(path, o, func(r *Reader) { r.openBackend(o, kernelCalls) })
+}
+
+// open is Open with a choice of backend, which is made on the loop's goroutine.
+func open(path string, o Options, setup func(*Reader)) (*Reader, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
@@ -74,7 +79,7 @@ func Open(path string, o Options) (*Reader, error) {
 		return nil, err
 	}
 	ready := make(chan struct{})
-	go r.serve(o, ready)
+	go r.serve(setup, ready)
 	<-ready
 	if o.Gap < 0 {
 		if err := r.measureGap(); err != nil {
@@ -139,7 +144,7 @@ func (r *Reader) prepare(o Options) error {
 	}
 	r.plan.maxJoined = min(r.plan.maxStaged, whole(size/8))
 	r.plan.maxSplit = min(r.plan.maxStaged, whole(size/4))
-	r.depth = depth
+	r.depth, r.ops = depth, make([]op, depth)
 	r.info = Info{
 		Direct:     r.file.direct,
 		Align:      align,
@@ -163,11 +168,10 @@ func (r *Reader) makeSink() error {
 }
 
 // openBackend runs on the loop's goroutine and, for a ring, ties it to its thread: a ring belongs to the thread that made it.
-func (r *Reader) openBackend(o Options) {
-	r.ops = make([]op, r.depth)
+func (r *Reader) openBackend(o Options, calls ringCalls) {
 	if o.Backend != "pread" {
 		runtime.LockOSThread()
-		u, depth, notes, err := newURing(kernelCalls, r.file.fd, r.ops, r.plan.stage.mem)
+		u, depth, notes, err := newURing(calls, r.file.fd, r.ops, r.plan.stage.mem)
 		if err == nil {
 			r.backend, r.depth = u, depth
 			r.info.Backend, r.info.QueueDepth, r.info.Registered = "uring", depth, u.fixedBuf
@@ -181,11 +185,6 @@ func (r *Reader) openBackend(o Options) {
 		r.depth = min(r.depth, maxWorkers)
 		r.backend = newWorkers(r.file.fd, r.ops[:r.depth])
 		r.info.Backend, r.info.QueueDepth = "pread", r.depth
-	}
-	r.ops = r.ops[:r.depth]
-	r.results = make([]result, r.depth)
-	for i := range r.ops {
-		r.idle = append(r.idle, int32(r.depth-1-i))
 	}
 }
 

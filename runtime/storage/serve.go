@@ -7,8 +7,12 @@ import (
 )
 
 // serve is the I/O loop: start reads while there is room, wait, place what came, until the reader is closed and drained.
-func (r *Reader) serve(o Options, ready chan<- struct{}) {
-	r.openBackend(o)
+func (r *Reader) serve(setup func(*Reader), ready chan<- struct{}) {
+	setup(r)
+	r.results = make([]result, r.depth)
+	for i := range r.depth {
+		r.idle = append(r.idle, int32(r.depth-1-i))
+	}
 	close(ready)
 	defer close(r.stopped)
 	for r.fill() {
