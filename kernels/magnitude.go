@@ -11,13 +11,14 @@ const f16Inf = 0x7c00
 // where finite values beyond float16's range also go (0x7c00).
 func CountMagnitudes(counts []uint64, x []float32) (nonFinite int) {
 	check(len(counts) == 32768, "CountMagnitudes")
+	c := (*[32768]uint64)(counts)
 	var buf [512]uint16
 	for len(x) > 0 {
 		n := min(len(x), len(buf))
 		F32ToF16(buf[:n], x[:n])
 		for i, h := range buf[:n] {
 			h &= 0x7fff
-			counts[h]++
+			c[h]++
 			if h >= f16Inf && math.Float32bits(x[i])&0x7f800000 == 0x7f800000 {
 				nonFinite++
 			}
@@ -36,7 +37,10 @@ func MaskAtLeast(mask []uint64, x []float32, threshold float32) {
 		clear(mask)
 		return
 	}
-	t := uint32(F16Bits(max(threshold, 0))) // bit patterns order as the magnitudes do
+	bits := F16Bits(max(threshold, 0)) // bit patterns order as the magnitudes do
+	done := maskWords(mask, x, bits)
+	mask, x = mask[done:], x[64*done:]
+	t := uint32(bits)
 	var buf [64]uint16
 	for w := range mask {
 		n := min(len(x), 64)

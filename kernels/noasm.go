@@ -33,3 +33,5 @@ func expSum(dst, x []float32, m float32) float32 { return expSumGeneric(dst, x, 
 func siluMul(dst, gate, up []float32)            { siluMulGeneric(dst, gate, up) }
 
 func hammingRows(dst []int32, q, table []uint64) { hammingRowsGeneric(dst, q, table) }
+
+func maskWords(mask []uint64, x []float32, threshold uint16) int { return 0 }
