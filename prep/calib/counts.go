@@ -8,6 +8,9 @@ import (
 	"neuroprefetcher/kernels"
 )
 
+// CountsFile is the threshold stage's output in its folder.
+const CountsFile = "counts.safetensors"
+
 // Buckets is the number of float16 magnitudes, NaNs included; bit pattern b counts in bucket b.
 const Buckets = 1 << 15
 

@@ -28,9 +28,8 @@ type Meta struct {
 	Window     int        `json:"window"`
 	Density    float64    `json:"density"` // wanted token density
 	Text       string     `json:"text_sha256"`
-	Thresholds Thresholds `json:"thresholds"`   // float16 bit patterns
-	PartTokens []int      `json:"part_tokens"`  // tokens of each part
-	Reached    [2]float64 `json:"mask_density"` // mean over layers ≥ 0: gate, up
+	Thresholds Thresholds `json:"thresholds"`  // float16 bit patterns
+	PartTokens []int      `json:"part_tokens"` // tokens of each part
 }
 
 // A part has two files: masks (gate.l, up.l: U64 (T, W); importance, importance0: F64 (N, M), sums over the part's
@@ -174,6 +173,26 @@ func (c *Capture) Masks(proj, layer int, dst []uint64) error {
 		f.Release(predictor.TableName(proj, layer))
 	}
 	return nil
+}
+
+// Densities is the share of mask bits that are set, per layer: gate, up.
+func (c *Capture) Densities() ([][2]float64, error) {
+	out := make([][2]float64, c.Layers)
+	for l := range out {
+		for p := range predictor.Projections {
+			bits := 0
+			for _, f := range c.masks {
+				v, err := f.U64(predictor.TableName(p, l))
+				if err != nil {
+					return nil, err
+				}
+				bits += kernels.Popcount(v)
+				f.Release(predictor.TableName(p, l))
+			}
+			out[l][p] = float64(bits) / float64(c.Tokens) / float64(c.Neurons)
+		}
+	}
+	return out, nil
 }
 
 // Feature reads feature vector j of a token into dst (H).

@@ -36,6 +36,21 @@ func Spread(ws []Window, n int) []Window {
 	return out
 }
 
+// Groups cuts the windows into runs of at least tokens tokens, except for the last.
+func Groups(ws []Window, tokens int) [][]Window {
+	var out [][]Window
+	for len(ws) > 0 {
+		n, have := 0, 0
+		for n < len(ws) && (n == 0 || have < tokens) {
+			have += ws[n].Len
+			n++
+		}
+		out = append(out, ws[:n])
+		ws = ws[n:]
+	}
+	return out
+}
+
 // Tokens is the sum of the windows' lengths.
 func Tokens(ws []Window) int {
 	n := 0
