@@ -2,8 +2,8 @@
 
 #include "textflag.h"
 
-// As gemmTileGeneric, 8 x 8: accumulators V16..V31 (row r in V(16+2r), V(17+2r)); A's column in V0, V1, B's row in V2, V3
-// (V4..V7 for every second step).
+// As gemmTileGeneric, 8 x 8: accumulators V16..V31 (row r in V(16+2r), V(17+2r)); A's columns of two
+// steps in V0, V1 and V2, V3, B's rows in V4, V5 and V6, V7.
 
 // FMLA Vd.4S, Vn.4S, Vm.S[l]: the assembler has no name for the by-element form. d += n * m[l].
 #define FMLAE(d, n, m, l) WORD $(0x4F801000 | ((l)>>1)<<11 | ((l)&1)<<21 | (m)<<16 | (n)<<5 | (d))
@@ -58,18 +58,18 @@ TEXT ·gemmTile8x8(SB), NOSPLIT, $0-41
 	CBZ   R6, tail
 
 loop:
-	VLD1.P 64(R1), [V0.S4, V1.S4, V4.S4, V5.S4]
-	VLD1.P 64(R2), [V2.S4, V3.S4, V6.S4, V7.S4]
-	STEP8(0, 1, 2, 3)
-	STEP8(4, 5, 6, 7)
+	VLD1.P 64(R1), [V0.S4, V1.S4, V2.S4, V3.S4]
+	VLD1.P 64(R2), [V4.S4, V5.S4, V6.S4, V7.S4]
+	STEP8(0, 1, 4, 5)
+	STEP8(2, 3, 6, 7)
 	SUBS   $1, R6
 	BNE    loop
 
 tail:
 	TBZ  $0, R0, store
 	VLD1 (R1), [V0.S4, V1.S4]
-	VLD1 (R2), [V2.S4, V3.S4]
-	STEP8(0, 1, 2, 3)
+	VLD1 (R2), [V4.S4, V5.S4]
+	STEP8(0, 1, 4, 5)
 
 store:
 	CBZ R5, set

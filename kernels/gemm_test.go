@@ -8,16 +8,6 @@ import (
 	"testing"
 )
 
-// eachGemmLevel runs f once per implementation that this machine has.
-func eachGemmLevel(t *testing.T, f func(t *testing.T)) {
-	for _, l := range Levels() {
-		t.Run(l, func(t *testing.T) {
-			defer SetLevel(l)()
-			f(t)
-		})
-	}
-}
-
 // gemmOperand makes a rows x cols matrix of values around zero, float16-exact, in memory with the strides wanted: kind
 // is "rows" (row-major), "cols" (transposed storage) or "both" (neither stride is 1). The unused elements are NaN. The
 // slice ends with the last element.
@@ -144,7 +134,7 @@ func TestGemmAgainstFloat64(t *testing.T) {
 		{25, 97, 9}, {263, 17, 33}, {264, 33, 8}, {265, 31, 40}, {529, 19, 5}, {3, 530, 300}, {70, 600, 40}, {12, 32, 1025},
 	}...)
 	kinds := []string{"rows", "cols", "both"}
-	eachGemmLevel(t, func(t *testing.T) {
+	eachLevel(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(1, 2))
 		p := NewPool(2)
 		defer p.Close()
@@ -191,7 +181,7 @@ func fusedExact(a, b, c float32) float32 {
 
 // The assembly is held to the definition bit for bit: one rounding per step, blocks of GemmKC, then one addition.
 func TestGemmIsTheChainItClaims(t *testing.T) {
-	eachGemmLevel(t, func(t *testing.T) {
+	eachLevel(t, func(t *testing.T) {
 		if Level() == "generic" {
 			t.Log("the generic level rounds as Go does; only fused levels are held to this")
 			return
@@ -239,7 +229,7 @@ func sameBits(t *testing.T, what string, got, want []float32) {
 }
 
 func TestGemmRowsAndColumnsAreIndependent(t *testing.T) {
-	eachGemmLevel(t, func(t *testing.T) {
+	eachLevel(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(5, 6))
 		const m, n, k = 300, 135, 333
 		for _, kind := range []string{"rows", "cols"} {
@@ -272,7 +262,7 @@ func TestGemmRowsAndColumnsAreIndependent(t *testing.T) {
 }
 
 func TestGemmThreadsAreIndependent(t *testing.T) {
-	eachGemmLevel(t, func(t *testing.T) {
+	eachLevel(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(7, 8))
 		for _, s := range [][3]int{{3, 1000, 300}, {70, 530, 260}, {600, 40, 129}, {1, 1, 700}, {300, 700, 64}} {
 			a := gemmOperand(rng, s[0], s[2], false, "rows", 1)
@@ -295,7 +285,7 @@ func TestGemmInnerDimensionMayBeCut(t *testing.T) {
 	if 1024%GemmKC != 0 {
 		t.Fatalf("GemmKC = %d does not divide 1024, at whose multiples callers cut", GemmKC)
 	}
-	eachGemmLevel(t, func(t *testing.T) {
+	eachLevel(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(9, 10))
 		const m, n, k = 19, 50, 2500
 		a := gemmOperand(rng, m, k, false, "rows", 0)
@@ -315,7 +305,7 @@ func TestGemmInnerDimensionMayBeCut(t *testing.T) {
 
 // Infinities and NaN must reach exactly the elements they belong to; the zeros that complete tiles must not make more.
 func TestGemmSpecialValues(t *testing.T) {
-	eachGemmLevel(t, func(t *testing.T) {
+	eachLevel(t, func(t *testing.T) {
 		const m, n, k = 7, 19, 11
 		rng := rand.New(rand.NewPCG(11, 12))
 		a := gemmOperand(rng, m, k, false, "rows", 0)
@@ -341,8 +331,45 @@ func TestGemmSpecialValues(t *testing.T) {
 	})
 }
 
+// Operands lie against pages that must not be touched: reading or writing one element outside is a fault.
+func TestGemmStaysInside(t *testing.T) {
+	eachLevel(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(13, 14))
+		arenaA, arenaB, arenaC := newArena(t), newArena(t), newArena(t)
+		place := func(a *arena, m Matrix, atEnd bool) Matrix {
+			if m.F16 != nil {
+				data := take[uint16](a, len(m.F16), atEnd)
+				copy(data, m.F16)
+				m.F16 = data
+			} else {
+				data := take[float32](a, len(m.F32), atEnd)
+				copy(data, m.F32)
+				m.F32 = data
+			}
+			return m
+		}
+		for n, s := range [][3]int{{1, 1, 1}, {6, 16, 8}, {6, 16, 9}, {5, 15, 7}, {7, 17, 16}, {12, 32, 24}, {13, 33, 25}, {18, 32, 256}, {24, 33, 257}, {8, 8, 264}, {64, 5, 40}} {
+			for combo := range 3 * 3 * 2 * 2 * 2 {
+				kinds := []string{"rows", "cols", "both"}
+				atEnd := combo/36 == 0
+				a := place(arenaA, gemmOperand(rng, s[0], s[2], combo/9%2 == 1, kinds[combo%3], n%2), atEnd)
+				b := place(arenaB, gemmOperand(rng, s[2], s[1], combo/18%2 == 1, kinds[combo/3%3], n%2), atEnd)
+				c := F32Matrix(take[float32](arenaC, s[0]*s[1], atEnd), s[0], s[1], s[1])
+				clear(c.F32)
+				Gemm(nil, c, a, b, combo%2 == 0)
+				for i, v := range c.F32 {
+					if math.IsNaN(float64(v)) {
+						t.Fatalf("%v: element %d comes from outside the operands", s, i)
+					}
+				}
+				arenaC.intact(t, fmt.Sprintf("gemm %v", s))
+			}
+		}
+	})
+}
+
 func TestGemmAllocatesNothing(t *testing.T) {
-	eachGemmLevel(t, func(t *testing.T) {
+	eachLevel(t, func(t *testing.T) {
 		p := NewPool(2)
 		defer p.Close()
 		a := F32Matrix(make([]float32, 30*600), 30, 600, 600)
