@@ -1,0 +1,41 @@
+// Command npprep prepares a model on the offline side: it calibrates, repacks and bundles a checkpoint for nprun.
+package main
+
+import (
+	"github.com/urfave/cli/v2"
+
+	clix "neuroprefetcher/cmd/internal/cli"
+)
+
+func main() { clix.Main(app()) }
+
+func app() *cli.App {
+	return &cli.App{
+		Name:      "npprep",
+		Usage:     "prepare a model for nprun",
+		UsageText: "npprep COMMAND [flags]",
+		Description: "Most people need only this:\n\n   npprep prepare --model DIR --text calibration.txt --out model.np\n\n" +
+			"prepare runs threshold, capture, cluster, train, repack and bundle in order and skips what is up to date.\n" +
+			"Ctrl-C is safe: the next run goes on where this one stopped.\n\n" +
+			"Exit codes: 0 done, 2 usage, 3 bad input, 4 does not fit, 5 I/O, 130 interrupted.",
+		Commands: []*cli.Command{
+			importCommand(),
+			stageCommand("threshold", "count magnitudes of activations over calibration text",
+				"npprep threshold --model DIR --work DIR --text FILE", modelFlag, workFlag, textFlags),
+			stageCommand("capture", "capture masks and features over calibration text",
+				"npprep capture --model DIR --work DIR --text FILE", modelFlag, workFlag, textFlags),
+			stageCommand("cluster", "cluster masks into centroids",
+				"npprep cluster --model DIR --work DIR --centroids 512", modelFlag, workFlag, clusterFlags),
+			stageCommand("train", "train the predictor of centroids",
+				"npprep train --model DIR --work DIR --epochs 4", modelFlag, workFlag, trainFlags),
+			stageCommand("repack", "turn the checkpoint into neuron records",
+				"npprep repack --model DIR --work DIR", modelFlag, workFlag, repackFlags),
+			stageCommand("bundle", "put everything together and publish the bundle",
+				"npprep bundle --model DIR --work DIR --out model.np --sparsity 0.62", modelFlag, workFlag, bundleFlags),
+			prepareCommand(),
+			clix.InspectCommand("npprep"),
+			clix.VerifyCommand("npprep"),
+			versionCommand(),
+		},
+	}
+}

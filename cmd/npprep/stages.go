@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/urfave/cli/v2"
+
+	clix "neuroprefetcher/cmd/internal/cli"
+	"neuroprefetcher/format"
+	"neuroprefetcher/format/checkpoint"
+	"neuroprefetcher/kernels"
+	"neuroprefetcher/prep/prepare"
+	"neuroprefetcher/prep/stage"
+)
+
+// stageCommand makes the command of one stage.
+func stageCommand(name, usage, example string, sets ...flagSet) *cli.Command {
+	return &cli.Command{
+		Name: name, Usage: usage, UsageText: example,
+		Description: "Does nothing if its outputs in the work folder are up to date; goes on where an interrupted run stopped.\n\nExample:\n   " + example,
+		Flags:       flags(append(sets, runFlags)),
+		Action: func(c *cli.Context) error {
+			return run(c, func(ctx context.Context, e *stage.Env, o prepare.Options) error {
+				s, _ := prepare.Find(name)
+				_, err := s.Run(ctx, e, o)
+				return err
+			})
+		},
+	}
+}
+
+func prepareCommand() *cli.Command {
+	return &cli.Command{
+		Name: "prepare", Usage: "do everything: calibrate, repack and bundle",
+		UsageText: "npprep prepare --model DIR --out DIR [--text FILE ...] [--sparsity S | --k-max N] [--dense]",
+		Description: "Runs all stages in order and skips what is up to date. Without --work, the work folder is the bundle's name with .work behind it.\n\n" +
+			"Examples:\n   npprep prepare --model Mistral-7B-v0.1 --text calibration.txt --sparsity 0.62 --out mistral.np\n" +
+			"   npprep prepare --model Mistral-7B-v0.1 --dense --out mistral-dense.np",
+		Flags: flags([]flagSet{modelFlag, workFlag, bundleFlags, textFlags, clusterFlags, trainFlags, repackFlags, runFlags}),
+		Action: func(c *cli.Context) error {
+			return run(c, func(ctx context.Context, e *stage.Env, o prepare.Options) error {
+				_, err := prepare.Run(ctx, e, o)
+				return err
+			})
+		},
+	}
+}
+
+func flags(sets []flagSet) []cli.Flag {
+	var out []cli.Flag
+	for _, s := range sets {
+		out = append(out, s()...)
+	}
+	return out
+}
+
+// run reads the flags, opens the checkpoint, runs f and prints the reports.
+func run(c *cli.Context, f func(ctx context.Context, e *stage.Env, o prepare.Options) error) error {
+	e, err := env(c)
+	if err != nil {
+		return err
+	}
+	o, err := options(c)
+	if err != nil {
+		return err
+	}
+	if o.Checkpoint, err = checkpoint.Open(c.String("model")); err != nil {
+		return err
+	}
+	defer o.Checkpoint.Close()
+	for _, w := range o.Checkpoint.Warnings {
+		e.Warn("%s", w)
+	}
+	e.Pool = kernels.NewPool(e.Threads)
+	defer e.Pool.Close()
+	if err := f(c.Context, e, o); err != nil {
+		if c.Context.Err() != nil {
+			return format.Hint(c.Context.Err(), "the next run goes on from here")
+		}
+		return err
+	}
+	return printReports(c, e.Reports())
+}
+
+// env is the surroundings of the stages.
+func env(c *cli.Context) (*stage.Env, error) {
+	if err := clix.NoArgs(c); err != nil {
+		return nil, err
+	}
+	e := &stage.Env{Work: c.String("work"), Threads: c.Int("threads"), Seed: c.Uint64("seed"), Quiet: c.Bool("quiet"), JSON: c.Bool("json"), Log: c.App.ErrWriter}
+	if e.Work == "" && c.Command.Name == "prepare" && c.String("out") != "" {
+		e.Work = c.String("out") + ".work"
+	}
+	switch {
+	case c.String("model") == "":
+		return nil, clix.Usagef("no checkpoint given (--model DIR)")
+	case e.Work == "" && c.Command.Name != "prepare":
+		return nil, clix.Usagef("no work folder given (--work DIR)")
+	case e.Threads < 0:
+		return nil, clix.Usagef("--threads %d", e.Threads)
+	case e.Threads > 0:
+		runtime.GOMAXPROCS(e.Threads)
+	}
+	if s := c.String("memory"); s != "" {
+		var err error
+		if e.Memory, err = clix.ParseSize(s); err != nil {
+			return nil, clix.Usagef("--memory: %v", err)
+		}
+		debug.SetMemoryLimit(e.Memory)
+	}
+	return e, nil
+}
+
+// options reads the flags that the command has; a flag it does not have is the zero value.
+func options(c *cli.Context) (prepare.Options, error) {
+	o := prepare.Options{
+		Texts: c.StringSlice("text"), Tokens: c.Int("tokens"), Window: c.Int("window"), Density: c.Float64("density"),
+		Centroids: c.Int("centroids"),
+		Dim:       c.Int("dim"), Epochs: c.Int("epochs"), Batch: c.Int("batch"), LR: c.Float64("lr"),
+		RecordAlign: c.Int("record-align"),
+		Out:         c.String("out"), Dense: c.Bool("dense"), KMax: c.Int("k-max"), Sparsity: c.Float64("sparsity"),
+		Tool: "npprep " + clix.Version,
+	}
+	name := c.Command.Name
+	needsOut := name == "bundle" || name == "prepare"
+	needsText := name == "threshold" || name == "capture" || name == "prepare" && !o.Dense
+	switch {
+	case needsOut && o.Out == "":
+		return o, clix.Usagef("no bundle directory given (--out DIR)")
+	case needsText && len(o.Texts) == 0:
+		return o, clix.Usagef("no calibration text given (--text FILE, or --dense)")
+	case o.Dense && (c.IsSet("k-max") || c.IsSet("sparsity")):
+		return o, clix.Usagef("--dense does not go with --k-max or --sparsity")
+	case c.IsSet("k-max") && c.IsSet("sparsity"):
+		return o, clix.Usagef("--k-max and --sparsity say the same: give one")
+	case c.IsSet("k-max") && o.KMax < 1:
+		return o, clix.Usagef("--k-max %d: must be at least 1", o.KMax)
+	case needsOut && !(o.Sparsity >= 0 && o.Sparsity < 1):
+		return o, clix.Usagef("--sparsity %v: must be at least 0 and below 1", o.Sparsity)
+	case needsText && !(o.Density > 0 && o.Density <= 1):
+		return o, clix.Usagef("--density %v: must be above 0 and at most 1", o.Density)
+	case o.RecordAlign != 0 && o.RecordAlign != 4096:
+		return o, clix.Usagef("--record-align %d: must be 4096, or left out", o.RecordAlign)
+	case o.Tokens < 0 || o.Window < 0 || o.Centroids < 0 || o.Dim < 0 || o.Epochs < 0 || o.Batch < 0 || o.LR < 0:
+		return o, clix.Usagef("a negative number makes no sense here")
+	case (name == "cluster" || name == "prepare") && o.Centroids == 0:
+		return o, clix.Usagef("--centroids 0: must be at least 1")
+	}
+	return o, nil
+}

@@ -1,0 +1,105 @@
+package prepare
+
+import (
+	"context"
+
+	"neuroprefetcher/format"
+	"neuroprefetcher/format/checkpoint"
+	assemble "neuroprefetcher/prep/bundle"
+	"neuroprefetcher/prep/capture"
+	"neuroprefetcher/prep/cluster"
+	"neuroprefetcher/prep/repack"
+	"neuroprefetcher/prep/stage"
+	"neuroprefetcher/prep/threshold"
+	"neuroprefetcher/prep/train"
+)
+
+// Options of all stages. Zero values are the stages' defaults.
+type Options struct {
+	Checkpoint *checkpoint.Checkpoint
+
+	Texts   []string // calibration text
+	Tokens  int
+	Window  int
+	Density float64
+
+	Centroids int
+
+	Dim    int
+	Epochs int
+	Batch  int
+	LR     float64
+
+	RecordAlign int
+
+	Out      string
+	Dense    bool // no calibration, centroids or predictor
+	KMax     int
+	Sparsity float64
+	Tool     string
+}
+
+// A Stage is one step of the preparation.
+type Stage struct {
+	Name   string
+	Sparse bool // left out for a dense bundle
+	Run    func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error)
+}
+
+// Stages are all steps in their order.
+var Stages = []Stage{
+	{"repack", false, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
+		return repack.Run(ctx, e, repack.Options{Checkpoint: o.Checkpoint, RecordAlign: o.RecordAlign})
+	}},
+	{"threshold", true, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
+		return threshold.Run(ctx, e, threshold.Options{Checkpoint: o.Checkpoint, Texts: o.Texts, Tokens: o.Tokens, Window: o.Window, Density: o.Density})
+	}},
+	{"capture", true, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
+		return capture.Run(ctx, e, capture.Options{Checkpoint: o.Checkpoint, Texts: o.Texts, Tokens: o.Tokens, Window: o.Window, Density: o.Density})
+	}},
+	{"cluster", true, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
+		return cluster.Run(ctx, e, cluster.Options{Config: o.Checkpoint.Config, Centroids: o.Centroids})
+	}},
+	{"train", true, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
+		return train.Run(ctx, e, train.Options{Config: o.Checkpoint.Config, Dim: o.Dim, Epochs: o.Epochs, Batch: o.Batch, LR: o.LR})
+	}},
+	{"bundle", false, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
+		return assemble.Run(ctx, e, assemble.Options{Checkpoint: o.Checkpoint, Out: o.Out, Dense: o.Dense, KMax: o.KMax, Sparsity: o.Sparsity, Tool: o.Tool})
+	}},
+}
+
+// Find is the stage of that name.
+func Find(name string) (Stage, bool) {
+	for _, s := range Stages {
+		if s.Name == name {
+			return s, true
+		}
+	}
+	return Stage{}, false
+}
+
+// Run runs every stage that a bundle of this kind needs. The work folder is locked from the first to the last.
+func Run(ctx context.Context, e *stage.Env, o Options) ([]stage.Report, error) {
+	if !o.Dense {
+		// what would be refused by the last stage is refused before the first
+		if _, err := assemble.ResolveKMax(o.KMax, o.Sparsity, o.Checkpoint.Config.Intermediate); err != nil {
+			return nil, err
+		}
+		if o.Checkpoint.Config.Layers < 2 {
+			return nil, format.Hint(format.Inputf("%s: a model of one layer has no sparse layer", o.Checkpoint.Dir), "use --dense")
+		}
+	}
+	if err := e.Lock(); err != nil {
+		return nil, err
+	}
+	defer e.Unlock()
+	for _, s := range Stages {
+		if o.Dense && s.Sparse {
+			continue
+		}
+		if _, err := s.Run(ctx, e, o); err != nil {
+			return e.Reports(), err
+		}
+	}
+	return e.Reports(), nil
+}
