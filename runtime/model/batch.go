@@ -80,9 +80,7 @@ func (b *Batch) Attention(l *Layer, x []float32, t int, cache LayerKV, pos0 int)
 		cos, sin := b.cos[i*half:(i+1)*half], b.sin[i*half:(i+1)*half]
 		m.rotate(b.q[i*qd:(i+1)*qd], cos, sin)
 		m.rotate(b.k[i*kd:(i+1)*kd], cos, sin)
-		p := (pos0 + i) * kd
-		kernels.F32ToF16(cache.K[p:p+kd], b.k[i*kd:(i+1)*kd])
-		kernels.F32ToF16(cache.V[p:p+kd], b.v[i*kd:(i+1)*kd])
+		cache.put((pos0+i)*kd, b.k[i*kd:(i+1)*kd], b.v[i*kd:(i+1)*kd])
 	})
 	blocks := (t + QueryBlock - 1) / QueryBlock
 	m.Pool.Run(m.Config.Heads*blocks, 1, func(lo, hi int) {
@@ -110,7 +108,7 @@ func (b *Batch) attendBlock(s []float32, cache LayerKV, head, pos0, lo, hi int) 
 	n, keys := hi-lo, pos0+hi
 	scores := kernels.F32Matrix(s, n, keys, keys)
 	q := kernels.F32Matrix(b.q[lo*qd+head*d:], n, d, qd)
-	kernels.Gemm(nil, scores, q, kernels.F16Matrix(cache.K[kvHead*d:], keys, d, kd).T(), false)
+	kernels.Gemm(nil, scores, q, cache.keys(kvHead*d, keys, d, kd).T(), false)
 	scale := float32(1 / math.Sqrt(float64(d)))
 	for i := range n {
 		row, pos := s[i*keys:(i+1)*keys], pos0+lo+i
@@ -126,7 +124,7 @@ func (b *Batch) attendBlock(s []float32, cache LayerKV, head, pos0, lo, hi int) 
 		clear(row[:from])
 		clear(row[pos+1:])
 	}
-	kernels.Gemm(nil, kernels.F32Matrix(b.att[lo*qd+head*d:], n, d, qd), scores, kernels.F16Matrix(cache.V[kvHead*d:], keys, d, kd), false)
+	kernels.Gemm(nil, kernels.F32Matrix(b.att[lo*qd+head*d:], n, d, qd), scores, cache.values(kvHead*d, keys, d, kd), false)
 }
 
 func (b *Batch) setAngles(pos0, t int) {

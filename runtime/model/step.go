@@ -80,8 +80,7 @@ func (s *Step) Attention(l *Layer, x []float32, cache LayerKV, pos int) []float3
 	}
 	m.rotate(q, s.cos, s.sin)
 	m.rotate(k, s.cos, s.sin)
-	kernels.F32ToF16(cache.K[pos*kd:(pos+1)*kd], k)
-	kernels.F32ToF16(cache.V[pos*kd:(pos+1)*kd], v)
+	s.cache.put(pos*kd, k, v)
 	s.from = 0
 	if w := m.Config.SlidingWindow; w > 0 && pos+1 > w {
 		s.from = pos + 1 - w
@@ -115,10 +114,7 @@ func (s *Step) heads(lo, hi int) {
 	scale := float32(1 / math.Sqrt(float64(d)))
 	for head := lo; head < hi; head++ {
 		at := s.from*kd + head/(c.Heads/c.KVHeads)*d
-		p := s.scores[head*s.capacity:][:n]
-		kernels.ScoresF16(p, s.qkv[head*d:(head+1)*d], s.cache.K[at:], kd, scale)
-		kernels.Softmax(p)
-		kernels.WeightedSumF16(s.att[head*d:(head+1)*d], p, s.cache.V[at:], kd)
+		s.cache.attend(s.att[head*d:(head+1)*d], s.qkv[head*d:(head+1)*d], s.scores[head*s.capacity:][:n], at, kd, scale)
 	}
 }
 
