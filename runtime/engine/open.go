@@ -348,7 +348,7 @@ func (e *Engine) loadRowCRC() error {
 // allocate makes the working memory of the plan.
 func (e *Engine) allocate() {
 	c, g := e.Config, e.geometry
-	e.kv = model.NewKV(c, c.Layers, e.Plan.Context)
+	e.kv = model.NewKV(c, c.Layers, e.Plan.Context, false)
 	e.batch, e.step1 = e.m.NewBatch(e.Plan.Microbatch), e.m.NewStep(e.Plan.Context)
 	e.x, e.xs = make([]float32, c.Hidden), make([]float32, e.Plan.Microbatch*c.Hidden)
 	e.logits, e.scores = make([]float32, c.Vocab), make([]float32, g.Neurons)

@@ -182,7 +182,7 @@ func (p *planner) plan(mode string, dense, context, micro int) *Plan {
 	if rest > 0 {
 		add(fmt.Sprintf("%d stream buffers", streamBuffers), streamBuffers*int64(chunkBytes(g)))
 	}
-	add(fmt.Sprintf("key-value cache for %d tokens", context), model.KVBytes(c, c.Layers, context))
+	add(fmt.Sprintf("key-value cache for %d tokens", context), model.KVBytes(c, c.Layers, context, false))
 	work := model.StepBytes(m, context) + model.BatchBytes(m, micro) + int64(micro)*int64(c.Hidden)*4 + int64(c.Vocab)*4
 	work += int64(p.threads) * int64(model.QueryBlock) * int64(context) * 4
 	add(fmt.Sprintf("working memory, %d tokens of a prompt at a time", micro), work)
