@@ -1,6 +1,6 @@
 package gguf
 
-import "os"
+import "io"
 
 // Tensor is one entry of the tensor table.
 type Tensor struct {
@@ -19,7 +19,8 @@ type File struct {
 	Version int      // 2 or 3
 
 	path  string
-	f     *os.File
+	r     io.ReaderAt // the file
+	close func() error
 	size  int64
 	index map[string]int
 }

@@ -22,7 +22,7 @@ func Open(path string) (*File, error) {
 		f.Close()
 		return nil, err
 	}
-	g.f = f
+	g.r, g.close = f, f.Close
 	return g, nil
 }
 

@@ -10,7 +10,7 @@ import (
 const pieceBytes = 256 << 10
 
 // Close closes the file.
-func (f *File) Close() error { return f.f.Close() }
+func (f *File) Close() error { return f.close() }
 
 // Path is the path the file was opened with.
 func (f *File) Path() string { return f.path }
@@ -53,7 +53,7 @@ func (f *File) ReadF32(t Tensor, lo, hi int, dst []float32) error {
 	for len(dst) > 0 {
 		blocks := min(piece, len(dst)/k.Values)
 		b := buf[:blocks*k.Bytes]
-		if _, err := f.f.ReadAt(b, off); err != nil {
+		if _, err := f.r.ReadAt(b, off); err != nil {
 			return format.IOf("%s: tensor %q: read of %d bytes at offset %d: %v", f.path, t.Name, len(b), off, err)
 		}
 		k.decode(dst[:blocks*k.Values], b)
