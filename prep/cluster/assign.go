@@ -1,10 +1,6 @@
 package cluster
 
-import (
-	"math/bits"
-
-	"neuroprefetcher/kernels"
-)
+import "neuroprefetcher/kernels"
 
 // masks are n packed masks over m neurons, w words each.
 type masks struct {
@@ -90,35 +86,4 @@ func members(ids []int32, k int) (start []int, rows []int32) {
 		next[c]++
 	}
 	return start, rows
-}
-
-// countBits adds up the members' bits per cluster and hands each cluster's counts (m) to done, which must not keep
-// them. Clusters are done in any order, on all threads.
-func countBits(pool *kernels.Pool, s masks, ids []int32, k int, done func(c, size int, counts []int32)) {
-	start, rows := members(ids, k)
-	pool.Run(k, 1, func(lo, hi int) {
-		counts := make([]int32, s.w*64)
-		for c := lo; c < hi; c++ {
-			clear(counts)
-			for _, i := range rows[start[c]:start[c+1]] {
-				for w, x := range s.row(int(i)) {
-					of := counts[w*64 : w*64+64]
-					for ; x != 0; x &= x - 1 {
-						of[bits.TrailingZeros64(x)]++
-					}
-				}
-			}
-			done(c, start[c+1]-start[c], counts[:s.m])
-		}
-	})
-}
-
-// majority writes the mask of the neurons that more than half of the members have.
-func majority(dst []uint64, counts []int32, size int) {
-	clear(dst)
-	for n, c := range counts {
-		if 2*int(c) > size {
-			dst[n/64] |= 1 << (n % 64)
-		}
-	}
 }

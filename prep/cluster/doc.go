@@ -3,7 +3,7 @@
 //
 //   - kmeans.go: k-means in Hamming space: the majority of the members' masks is the next centroid (k-majority).
 //   - sample.go: distinct masks, the training sample, the first centroids.
-//   - assign.go: nearest centroids and bit counts, on all threads.
+//   - assign.go: nearest centroids; count.go: bit counts and majorities, 64 neurons at a time.
 //   - run.go: the stage; a table is a unit that an interrupted run need not do again.
 //   - prune.go: Prune, which writes the bundle's centroids member.
 //

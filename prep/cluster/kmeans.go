@@ -48,13 +48,9 @@ func kMajority(ctx context.Context, pool *kernels.Pool, s masks, k int, rng *ran
 		if refilled == 0 && changed*stillOne < sub.n {
 			break
 		}
-		countBits(pool, sub, ids, k, func(c, size int, counts []int32) {
-			if size > 0 {
-				majority(cent[c*s.w:(c+1)*s.w], counts, size)
-			}
-		})
+		majorities(pool, sub, ids, cent)
 	}
-	t := &calib.Table{K: k, Centroids: cent, IDs: make([]int32, s.n), Counts: make([]int32, k*s.m)}
+	t := &calib.Table{K: k, Centroids: cent, IDs: make([]int32, s.n)}
 	full := make([]int32, s.n)
 	assign(pool, s, cent, t.IDs, full)
 	for refill(pool, s, cent, t.IDs, full) > 0 {
@@ -62,7 +58,7 @@ func kMajority(ctx context.Context, pool *kernels.Pool, s masks, k int, rng *ran
 			return nil, err
 		}
 	}
-	countBits(pool, s, t.IDs, k, func(c, size int, counts []int32) { copy(t.Counts[c*s.m:(c+1)*s.m], counts) })
+	t.Counts = countBits(pool, s, t.IDs, k)
 	return t, nil
 }
 
