@@ -129,8 +129,8 @@ func (o *object) refusePartialRotary() {
 
 func (r Rope) validate() error {
 	bad := func(v float64) bool { return !(v > 0) || math.IsInf(v, 0) }
-	if bad(r.Theta) {
-		return format.Inputf("rope_theta %v is not a positive number", r.Theta)
+	if bad(r.Theta) || r.Theta < 1 {
+		return format.Inputf("rope_theta %v is less than 1", r.Theta)
 	}
 	switch r.Kind {
 	case "":
