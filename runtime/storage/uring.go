@@ -36,16 +36,16 @@ func newURing(calls ringCalls, fd int, ops []op, stage []byte) (u *uring, depth 
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	u = &uring{ring: rg, ops: ops, fd: int32(fd), eventFD: -1, eventWord: new(uint64), flying: make([]bool, len(ops))}
+	x := &uring{ring: rg, ops: ops, fd: int32(fd), eventFD: -1, eventWord: new(uint64), flying: make([]bool, len(ops))}
 	defer func() {
 		if err != nil {
-			u.close()
+			x.close()
 		}
 	}()
-	if err = u.try(); err != nil {
+	if err = x.try(); err != nil {
 		return nil, 0, nil, err
 	}
-	if u.eventFD, err = unix.Eventfd(0, unix.EFD_CLOEXEC); err != nil {
+	if x.eventFD, err = unix.Eventfd(0, unix.EFD_CLOEXEC); err != nil {
 		return nil, 0, nil, fmt.Errorf("eventfd: %w", err)
 	}
 	depth = min(len(ops), int(rg.entries)-1)
@@ -53,16 +53,16 @@ func newURing(calls ringCalls, fd int, ops []op, stage []byte) (u *uring, depth 
 		notes = append(notes, fmt.Sprintf("io_uring: no memory for a ring of %d entries, queue depth is %d; raise the locked-memory limit (ulimit -l) or lower --queue-depth", want, depth))
 	}
 	if e := rg.registerFile(fd); e == 0 {
-		u.fd, u.fileFlag = 0, sqeFixedFile
+		x.fd, x.fileFlag = 0, sqeFixedFile
 	} else {
 		notes = append(notes, fmt.Sprintf("io_uring_register files: %v; going on with an unregistered file", e))
 	}
 	if e := rg.registerBuffer(stage); e == 0 {
-		u.fixedBuf = true
+		x.fixedBuf = true
 	} else {
 		notes = append(notes, fmt.Sprintf("io_uring_register buffers: %v; going on with unregistered buffers; raise the locked-memory limit (ulimit -l) above %d KiB", e, len(stage)>>10))
 	}
-	return u, depth, notes, nil
+	return x, depth, notes, nil
 }
 
 // try sends one no-op through the ring: sandboxes may allow the setup and refuse the rest.

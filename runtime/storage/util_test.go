@@ -15,11 +15,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fill writes bytes that depend on the offset only, so that any range of the file can be checked without a copy of it.
-func fill(b []byte, off int64) {
+// pattern is what test files hold, over and over. Its length is prime, so that a shift by any block or record shows.
+var pattern = func() []byte {
+	b := make([]byte, 1<<16-15)
+	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range b {
-		x := uint64(off) + uint64(i)
-		b[i] = byte((x * 0x9e3779b97f4a7c15) >> 56)
+		b[i] = byte(rng.Uint32())
+	}
+	return b
+}()
+
+// fill writes what a test file holds at off.
+func fill(b []byte, off int64) {
+	for len(b) > 0 {
+		n := copy(b, pattern[off%int64(len(pattern)):])
+		b, off = b[n:], off+int64(n)
 	}
 }
 
@@ -69,10 +79,11 @@ func carve(mem []byte, items []Item, lens []int, aligned bool) {
 		items[i].Dst = mem[at : at+lens[i] : at+lens[i]]
 		at += lens[i]
 	}
-	for i := range mem {
-		mem[i] = canary
-	}
+	blank(mem)
 }
+
+// blank fills memory with canaries.
+func blank(mem []byte) { copy(mem, bytes.Repeat([]byte{canary}, len(mem))) }
 
 // checkMem says whether every done item holds its bytes and everything else is untouched.
 func checkMem(mem []byte, b *Batch) error {
