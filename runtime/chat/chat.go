@@ -61,7 +61,7 @@ func (t *Template) Render(msgs []Message, addGenerationPrompt bool) (string, err
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	g := newGuard()
-	turns := make([]any, len(msgs))
+	turns := make(list, len(msgs))
 	for i, m := range msgs {
 		turns[i] = map[string]any{"role": m.Role, "content": m.Content}
 	}

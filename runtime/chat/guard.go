@@ -26,7 +26,7 @@ const (
 	maxRange  = 10_000          // numbers in a range
 	maxSteps  = 2_000_000       // tags executed
 	maxDepth  = 64              // macro calls inside each other
-	maxTime   = 5 * time.Second // of one rendering
+	maxTime   = 2 * time.Second // of one rendering
 	guardKey  = "\x00guard"     // no template can name it
 )
 
@@ -149,6 +149,10 @@ func sizeOf(v any, depth int) int {
 			total += sizeOf(e, depth+1)
 		}
 	case []any:
+		for _, e := range v {
+			total += sizeOf(e, depth+1)
+		}
+	case list:
 		for _, e := range v {
 			total += sizeOf(e, depth+1)
 		}

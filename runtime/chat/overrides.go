@@ -18,15 +18,16 @@ import (
 var (
 	tags    = []string{"for", "if", "set", "macro", "raw", "with", "do", "break", "continue", "filter"}
 	filters = []string{
-		"abs", "attr", "capitalize", "default", "d", "dictsort", "first", "float", "int", "join", "last", "length", "count", "list", "lower", "map",
+		"abs", "attr", "capitalize", "default", "d", "dictsort", "first", "float", "int", "join", "last", "length", "count", "lower", "map",
 		"max", "min", "rejectattr", "reject", "reverse", "round", "safe", "selectattr", "select", "sort", "string", "sum", "title", "trim",
 		"unique", "upper", "e", "escape", "groupby", "truncate", "wordcount",
 	}
 	stringMethods = []string{
 		"capitalize", "casefold", "count", "endswith", "find", "isalnum", "isalpha", "isascii", "isdecimal", "isdigit", "islower", "isnumeric",
-		"isspace", "istitle", "isupper", "join", "lower", "lstrip", "partition", "removeprefix", "removesuffix", "rfind", "rpartition", "rsplit",
-		"rstrip", "split", "splitlines", "startswith", "strip", "swapcase", "title", "upper",
+		"isspace", "istitle", "isupper", "join", "lower", "lstrip", "removeprefix", "removesuffix", "rfind", "rstrip", "startswith", "strip",
+		"swapcase", "title", "upper",
 	}
+	listMethods = []string{"partition", "rpartition", "rsplit", "split", "splitlines"} // of strings; they return lists
 	dictMethods = []string{"get", "copy"}
 )
 
@@ -47,6 +48,26 @@ func newEnvironment() *exec.Environment {
 	for _, name := range stringMethods {
 		if m, ok := builtins.Methods.Str.Get(name); ok {
 			str[name] = m
+		}
+	}
+	for _, name := range listMethods {
+		if m, ok := builtins.Methods.Str.Get(name); ok {
+			str[name] = func(self string, v *exec.Value, args *exec.VarArgs) (any, error) {
+				result, err := m(self, v, args)
+				if err != nil {
+					return nil, err
+				}
+				return asList(exec.AsValue(result)), nil
+			}
+		}
+	}
+	if f, ok := builtins.Filters.Get("list"); ok {
+		filter["list"] = func(e *exec.Evaluator, in *exec.Value, args *exec.VarArgs) *exec.Value {
+			out := f(e, in, args)
+			if out.IsError() || !out.IsList() {
+				return out
+			}
+			return exec.AsValue(asList(out))
 		}
 	}
 	dict := map[string]exec.Method[map[string]any]{
@@ -90,6 +111,29 @@ func newEnvironment() *exec.Environment {
 	}
 }
 
+// list is a list whose items can be counted from the end, all of them: the engine misses the one at -len.
+type list []any
+
+func (l list) GetItem(key any) (*exec.Value, bool) {
+	i, ok := key.(int)
+	if ok && i < 0 {
+		i += len(l)
+	}
+	if !ok || i < 0 || i >= len(l) {
+		return exec.AsValue(nil), false
+	}
+	return exec.ToValue(l[i]), true
+}
+
+func asList(v *exec.Value) list {
+	l := list{}
+	v.Iterate(func(_, _ int, e, _ *exec.Value) bool {
+		l = append(l, e.Interface())
+		return true
+	}, func() {})
+	return l
+}
+
 // rangeList is range without a goroutine behind it, and with an end.
 func rangeList(_ *exec.Evaluator, args *exec.VarArgs) *exec.Value {
 	start, stop, step := 0, 0, 1
@@ -111,14 +155,14 @@ func rangeList(_ *exec.Evaluator, args *exec.VarArgs) *exec.Value {
 	if step == 0 {
 		return exec.AsValue(fmt.Errorf("range with step 0"))
 	}
-	list := []any{}
+	all := list{}
 	for i := start; step > 0 && i < stop || step < 0 && i > stop; i += step {
-		if len(list) == maxRange {
+		if len(all) == maxRange {
 			return exec.AsValue(fmt.Errorf("range of more than %d numbers", maxRange))
 		}
-		list = append(list, i)
+		all = append(all, i)
 	}
-	return exec.AsValue(list)
+	return exec.AsValue(all)
 }
 
 // orderedItems returns a mapping's pairs in the order in which Python would have them: literals as written, messages as role, content.
@@ -146,11 +190,11 @@ func orderedItems(v *exec.Value) []*exec.Pair {
 }
 
 func pairList(v *exec.Value) []any {
-	list := []any{}
+	all := []any{}
 	for _, p := range orderedItems(v) {
-		list = append(list, []any{p.Key.Interface(), p.Value.Interface()})
+		all = append(all, []any{p.Key.Interface(), p.Value.Interface()})
 	}
-	return list
+	return all
 }
 
 func filterItems(_ *exec.Evaluator, in *exec.Value, _ *exec.VarArgs) *exec.Value {
