@@ -160,6 +160,3 @@ func checkVersions(name string, reader, writer Version) error {
 	}
 	return nil
 }
-
-// update continues a CRC-32C.
-func update(crc uint32, b []byte) uint32 { return crc32.Update(crc, castagnoli, b) }

@@ -11,6 +11,5 @@ const (
 	MaxMembers     = 64             // members a manifest may list
 	MaxConfig      = 4 << 20        // bytes of config.json and its neighbours
 	MaxTokenizer   = 256 << 20      // bytes of tokenizer.json
-	maxNesting     = 64             // JSON depth of manifest.json
 	maxMemberBytes = int64(1) << 50 // one member; far above any drive of today, far below overflow
 )

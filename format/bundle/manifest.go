@@ -3,8 +3,7 @@ package bundle
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"io"
+	"fmt"
 	"path/filepath"
 	"strings"
 
@@ -84,7 +83,7 @@ type Manifest struct {
 	Rows     Geometry          `json:"rows"`
 	Sparse   *Sparse           `json:"sparse,omitempty"`
 	Members  []Member          `json:"members"`
-	LayerCRC []uint32          `json:"layer_crc32c"` // of each layer's block of LayerStride bytes
+	LayerCRC []uint32          `json:"layer_crc32c"` // of each layer's record checksums, see SPEC.md
 	Sources  []Source          `json:"sources,omitempty"`
 	Params   map[string]string `json:"params,omitempty"`
 }
@@ -122,7 +121,7 @@ func ParseManifest(name string, data []byte) (*Manifest, error) {
 	var v struct {
 		Format *Format `json:"format"`
 	}
-	if err := errors.Join(format.CheckJSON(data), checkJSON(data)); err != nil {
+	if err := checkJSON(data); err != nil {
 		return nil, format.Corruptf("%s: %v", name, err)
 	}
 	if err := json.Unmarshal(data, &v); err != nil {
@@ -255,30 +254,21 @@ func isHex64(s string) bool {
 	return true
 }
 
-// checkJSON refuses what encoding/json lets pass: a key given twice, text behind the document, deep nesting.
+// checkJSON refuses what encoding/json lets pass: see format.CheckJSON, and keys that differ only in case, which
+// encoding/json takes for one.
 func checkJSON(data []byte) error {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	if err := walkJSON(d, 0); err != nil {
+	if err := format.CheckJSON(data); err != nil {
 		return err
 	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("text behind the JSON document")
-	}
-	return nil
+	return foldedKeys(json.NewDecoder(bytes.NewReader(data)))
 }
 
-func walkJSON(d *json.Decoder, depth int) error {
-	if depth > maxNesting {
-		return errors.New("JSON nested too deeply")
-	}
+// foldedKeys walks one value of known good JSON.
+func foldedKeys(d *json.Decoder) error {
 	t, err := d.Token()
-	if err != nil {
-		return err
-	}
 	open, ok := t.(json.Delim)
-	if !ok {
-		return nil
+	if err != nil || !ok {
+		return err
 	}
 	seen := map[string]bool{}
 	for d.More() {
@@ -287,25 +277,17 @@ func walkJSON(d *json.Decoder, depth int) error {
 			if err != nil {
 				return err
 			}
-			// encoding/json matches keys without regard to case, so "a" and "A" collide too
-			key := strings.ToLower(k.(string))
-			if seen[key] {
-				return errors.New("key " + quoteShort(key) + " is given twice")
+			name, _ := k.(string)
+			if key := strings.ToLower(name); seen[key] {
+				return fmt.Errorf("key %.60q is given twice in different case", key)
+			} else {
+				seen[key] = true
 			}
-			seen[key] = true
 		}
-		if err := walkJSON(d, depth+1); err != nil {
+		if err := foldedKeys(d); err != nil {
 			return err
 		}
 	}
 	_, err = d.Token()
 	return err
-}
-
-func quoteShort(s string) string {
-	if len(s) > 60 {
-		s = s[:60] + "..."
-	}
-	b, _ := json.Marshal(s)
-	return string(b)
 }

@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"encoding/binary"
+	"hash/crc32"
 
 	"neuroprefetcher/format"
 )
@@ -70,6 +71,22 @@ func CheckRecordCRC(g Geometry, layer, neuron int, rec []byte, want uint32) erro
 		return damagef(g, layer, neuron, "checksum %#08x, want %#08x in %s", crc, want, MemberRowsCRC)
 	}
 	return nil
+}
+
+// recordCRC is the checksum of a record: the trailer's, or that of all its bytes where there is none.
+func recordCRC(g Geometry, rec []byte) uint32 {
+	if g.Trailer {
+		return binary.LittleEndian.Uint32(rec[g.Stride-4:])
+	}
+	return CRC(rec[:g.Stride])
+}
+
+// addCRC takes a record's checksum into its layer's: the CRC-32C of all the layer's record checksums. It is not
+// taken over the records' bytes, because the CRC of data that ends in its own CRC is the same for all data.
+func addCRC(layer, record uint32) uint32 {
+	var b [4]byte
+	binary.LittleEndian.PutUint32(b[:], record)
+	return crc32.Update(layer, castagnoli, b[:])
 }
 
 func damagef(g Geometry, layer, neuron int, f string, a ...any) error {

@@ -26,7 +26,7 @@ type RowsWriter struct {
 
 	layer int    // being written; −1 between layers
 	next  int    // the record that is due
-	crc   uint32 // of the block so far
+	crc   uint32 // of the layer's record checksums so far
 	done  []bool
 	crcs  []uint32   // per layer
 	side  [][]uint32 // per layer, per record; only without trailers
@@ -95,15 +95,18 @@ func (w *RowsWriter) Resume(layer int, crc uint32) (bool, error) {
 		if _, err := w.f.ReadAt(b, off); err != nil {
 			return err
 		}
-		got = update(got, b)
+		if n == 0 && nonZero(b) >= 0 {
+			return format.Corruptf("layer %d: padding", layer)
+		}
 		for i := range n {
 			rec := b[i*w.g.Stride:][:w.g.Stride]
-			if w.g.Trailer {
-				if err := CheckRecord(w.g, layer, first+i, rec); err != nil {
-					return err
-				}
-			} else {
-				side = append(side, CRC(rec))
+			if err := CheckRecord(w.g, layer, first+i, rec); err != nil {
+				return err
+			}
+			crc := recordCRC(w.g, rec)
+			got = addCRC(got, crc)
+			if w.side != nil {
+				side = append(side, crc)
 			}
 		}
 		return nil
@@ -148,11 +151,11 @@ func (w *RowsWriter) PutRecords(recs []byte) error {
 	}
 	for i := range n {
 		crc := PutRecordTrailer(w.g, w.layer, w.next+i, recs[i*w.g.Stride:])
+		w.crc = addCRC(w.crc, crc)
 		if w.side != nil {
 			w.side[w.layer] = append(w.side[w.layer], crc)
 		}
 	}
-	w.crc = update(w.crc, recs)
 	if _, err := w.f.WriteAt(recs, w.g.RecordOffset(w.layer, w.next)); err != nil {
 		return w.fail(err)
 	}
@@ -160,7 +163,7 @@ func (w *RowsWriter) PutRecords(recs []byte) error {
 	return nil
 }
 
-// EndLayer pads the block, makes it durable and returns its CRC-32C.
+// EndLayer pads the block, makes it durable and returns the layer's checksum.
 func (w *RowsWriter) EndLayer() (uint32, error) {
 	if w.err != nil {
 		return 0, w.err
@@ -170,7 +173,6 @@ func (w *RowsWriter) EndLayer() (uint32, error) {
 	}
 	if pad := w.g.LayerStride - w.g.LayerBytes(); pad > 0 {
 		b := make([]byte, pad)
-		w.crc = update(w.crc, b)
 		if _, err := w.f.WriteAt(b, w.g.LayerOffset(w.layer)+w.g.LayerBytes()); err != nil {
 			return 0, w.fail(err)
 		}

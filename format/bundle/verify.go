@@ -104,7 +104,7 @@ func sumError(path string, h hash.Hash, m Member) error {
 type rowsCheck struct {
 	b       *Bundle
 	side    []byte // rows.crc; nil with trailers
-	crc     uint32 // of the layer so far
+	crc     uint32 // of the layer's record checksums so far
 	first   error  // the first damage
 	damaged int    // places
 	inLayer int    // damaged records of this layer
@@ -120,15 +120,18 @@ func (c *rowsCheck) damage(err error) {
 // chunk checks a piece of a layer.
 func (c *rowsCheck) chunk(layer int, off int64, first, n int, b []byte) {
 	g := c.b.Manifest.Rows
-	c.crc = update(c.crc, b)
 	for i := range n {
 		rec := b[i*g.Stride:][:g.Stride]
 		var err error
+		var crc uint32
 		if g.Trailer {
+			crc = recordCRC(g, rec)
 			err = CheckRecord(g, layer, first+i, rec)
 		} else {
-			err = CheckRecordCRC(g, layer, first+i, rec, binary.LittleEndian.Uint32(c.side[(layer*g.Neurons+first+i)*4:]))
+			crc = binary.LittleEndian.Uint32(c.side[(layer*g.Neurons+first+i)*4:])
+			err = CheckRecordCRC(g, layer, first+i, rec, crc)
 		}
+		c.crc = addCRC(c.crc, crc)
 		end := g.Stride
 		if g.Trailer {
 			end -= TrailerSize
@@ -151,11 +154,11 @@ func (c *rowsCheck) chunk(layer int, off int64, first, n int, b []byte) {
 	}
 }
 
-// endLayer compares the whole block. A block whose records are all good but whose checksum is not was made of
-// other records than the manifest's.
+// endLayer compares the layer. One whose records are all good but whose checksum is not is made of other records
+// than the manifest's.
 func (c *rowsCheck) endLayer(layer int) {
 	if want := c.b.Manifest.LayerCRC[layer]; c.crc != want && c.inLayer == 0 {
-		c.damage(format.Corruptf("%s: layer %d, offset %d: block checksum %#08x, the manifest says %#08x", MemberRows, layer, c.b.Manifest.Rows.LayerOffset(layer), c.crc, want))
+		c.damage(format.Corruptf("%s: layer %d, offset %d: layer checksum %#08x, the manifest says %#08x", MemberRows, layer, c.b.Manifest.Rows.LayerOffset(layer), c.crc, want))
 	}
 	c.crc, c.inLayer = 0, 0
 }
