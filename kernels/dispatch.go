@@ -13,15 +13,17 @@ var (
 	useNEON    bool // every arm64 processor
 )
 
-func init() {
-	all := Levels()
-	pick := all[len(all)-1]
-	for _, l := range all {
-		if l == os.Getenv("NP_CPU") {
-			pick = l // an unknown or unsupported name changes nothing
+func init() { setLevel(pickLevel(Levels(), os.Getenv("NP_CPU"))) }
+
+// pickLevel is the wanted one of the supported levels; an empty, unknown or
+// unsupported name changes nothing and gives the highest.
+func pickLevel(supported []string, wanted string) string {
+	for _, l := range supported {
+		if l == wanted {
+			return l
 		}
 	}
-	setLevel(pick)
+	return supported[len(supported)-1]
 }
 
 // Level names the implementation in use: "generic", "avx2", "avx512" or "neon".

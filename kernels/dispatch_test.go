@@ -2,9 +2,6 @@ package kernels
 
 import (
 	"os"
-	"os/exec"
-	"slices"
-	"strings"
 	"testing"
 )
 
@@ -27,26 +24,42 @@ func TestSetLevel(t *testing.T) {
 }
 
 // NP_CPU lowers the level and does nothing else.
-func TestLevelFromEnvironment(t *testing.T) {
-	if os.Getenv("NP_PRINT_LEVEL") != "" {
-		println("level:", Level())
-		return
+func TestPickLevel(t *testing.T) {
+	avx2, avx512 := []string{"generic", "avx2"}, []string{"generic", "avx2", "avx512"}
+	for _, c := range []struct {
+		supported []string
+		wanted    string
+		want      string
+	}{
+		{avx512, "", "avx512"},
+		{avx512, "avx2", "avx2"},
+		{avx512, "generic", "generic"},
+		{avx512, "AVX2", "avx512"},
+		{avx2, "avx512", "avx2"},
+		{avx2, "neon", "avx2"},
+		{[]string{"generic"}, "avx2", "generic"},
+	} {
+		if got := pickLevel(c.supported, c.wanted); got != c.want {
+			t.Errorf("pickLevel(%v, %q) = %s, want %s", c.supported, c.wanted, got, c.want)
+		}
 	}
-	all := Levels()
-	top := all[len(all)-1]
-	for _, name := range []string{"", "generic", "avx2", "avx512", "neon", "nonsense"} {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestLevelFromEnvironment$")
-		cmd.Env = append(os.Environ(), "NP_PRINT_LEVEL=1", "NP_CPU="+name)
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("NP_CPU=%s: %v\n%s", name, err, out)
+	if want := pickLevel(Levels(), os.Getenv("NP_CPU")); Level() != want {
+		t.Errorf("Level() = %s at start, want %s", Level(), want)
+	}
+}
+
+// A level's flags include those of the lower ones it falls back to.
+func TestLevelFlags(t *testing.T) {
+	defer setLevel(Level())
+	for name, want := range map[string][3]bool{
+		"generic": {}, "avx2": {true}, "avx512": {true, true}, "neon": {2: true},
+	} {
+		setLevel(name)
+		if got := [3]bool{useAVX2, useAVX512, useNEON}; got != want {
+			t.Errorf("%s: flags %v, want %v", name, got, want)
 		}
-		want := top
-		if slices.Contains(all, name) {
-			want = name
-		}
-		if !strings.Contains(string(out), "level: "+want+"\n") {
-			t.Errorf("NP_CPU=%s: want %s, got %s", name, want, out)
+		if useVPOPCNT && !useAVX512 {
+			t.Errorf("%s: VPOPCNT without AVX-512", name)
 		}
 	}
 }

@@ -1,0 +1,214 @@
+//go:build !purego
+
+#include "textflag.h"
+#include "neon_arm64.h"
+
+// As the generic versions, sums in another order. Past the last eight the
+// elements are added one by one.
+
+// func dotF16NEON(x *float32, w *uint16, n int) float32
+TEXT ·dotF16NEON(SB), NOSPLIT, $0-28
+	MOVD x+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD n+16(FP), R2
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	SUBS $16, R2, R2
+	BLT  rest
+
+sixteen:
+	VLD1.P 64(R0), [V24.S4, V25.S4, V26.S4, V27.S4]
+	VLD1.P 16(R1), [V20.H8]
+	FCVTL(16, 20)
+	FCVTL2(17, 20)
+	VLD1.P 16(R1), [V21.H8]
+	FCVTL(18, 21)
+	FCVTL2(19, 21)
+	VFMLA V24.S4, V16.S4, V0.S4
+	VFMLA V25.S4, V17.S4, V1.S4
+	VFMLA V26.S4, V18.S4, V2.S4
+	VFMLA V27.S4, V19.S4, V3.S4
+	SUBS $16, R2, R2
+	BGE  sixteen
+
+rest:
+	ADDS $8, R2, R2
+	BLT  sum
+	VLD1.P 32(R0), [V24.S4, V25.S4]
+	VLD1.P 16(R1), [V20.H8]
+	FCVTL(16, 20)
+	FCVTL2(17, 20)
+	VFMLA V24.S4, V16.S4, V0.S4
+	VFMLA V25.S4, V17.S4, V1.S4
+	SUB  $8, R2, R2
+
+sum:
+	FADD4(0, 0, 1)
+	FADD4(2, 2, 3)
+	FADD4(0, 0, 2)
+	FADDP4(0, 0, 0)
+	FADDP4(0, 0, 0)
+	ADDS $8, R2, R2
+	BEQ  done
+
+tail:
+	MOVHU.P 2(R1), R5
+	FMOVS R5, F4
+	FCVTHS F4, F4
+	FMOVS.P 4(R0), F5
+	FMADDS F4, F0, F5, F0
+	SUBS $1, R2, R2
+	BNE  tail
+
+done:
+	FMOVS F0, ret+24(FP)
+	RET
+
+// func dotF32NEON(x, y *float32, n int) float32
+TEXT ·dotF32NEON(SB), NOSPLIT, $0-28
+	MOVD x+0(FP), R0
+	MOVD y+8(FP), R1
+	MOVD n+16(FP), R2
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	SUBS $16, R2, R2
+	BLT  rest
+
+sixteen:
+	VLD1.P 64(R0), [V24.S4, V25.S4, V26.S4, V27.S4]
+	VLD1.P 32(R1), [V16.S4, V17.S4]
+	VLD1.P 32(R1), [V18.S4, V19.S4]
+	VFMLA V24.S4, V16.S4, V0.S4
+	VFMLA V25.S4, V17.S4, V1.S4
+	VFMLA V26.S4, V18.S4, V2.S4
+	VFMLA V27.S4, V19.S4, V3.S4
+	SUBS $16, R2, R2
+	BGE  sixteen
+
+rest:
+	ADDS $8, R2, R2
+	BLT  sum
+	VLD1.P 32(R0), [V24.S4, V25.S4]
+	VLD1.P 32(R1), [V16.S4, V17.S4]
+	VFMLA V24.S4, V16.S4, V0.S4
+	VFMLA V25.S4, V17.S4, V1.S4
+	SUB  $8, R2, R2
+
+sum:
+	FADD4(0, 0, 1)
+	FADD4(2, 2, 3)
+	FADD4(0, 0, 2)
+	FADDP4(0, 0, 0)
+	FADDP4(0, 0, 0)
+	ADDS $8, R2, R2
+	BEQ  done
+
+tail:
+	FMOVS.P 4(R1), F4
+	FMOVS.P 4(R0), F5
+	FMADDS F4, F0, F5, F0
+	SUBS $1, R2, R2
+	BNE  tail
+
+done:
+	FMOVS F0, ret+24(FP)
+	RET
+
+// func dot4F16NEON(out *[4]float32, x *float32, w0, w1, w2, w3 *uint16, n int)
+//
+// Two accumulators a row: row r in V(2r) and V(2r+1).
+TEXT ·dot4F16NEON(SB), NOSPLIT, $0-56
+	MOVD out+0(FP), R3
+	MOVD x+8(FP), R0
+	MOVD w0+16(FP), R8
+	MOVD w1+24(FP), R9
+	MOVD w2+32(FP), R10
+	MOVD w3+40(FP), R11
+	MOVD n+48(FP), R2
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	VEOR V4.B16, V4.B16, V4.B16
+	VEOR V5.B16, V5.B16, V5.B16
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	SUBS $8, R2, R2
+	BLT  sum
+
+eight:
+	VLD1.P 32(R0), [V16.S4, V17.S4]
+	VLD1.P 16(R8), [V20.H8]
+	VLD1.P 16(R9), [V21.H8]
+	VLD1.P 16(R10), [V22.H8]
+	VLD1.P 16(R11), [V23.H8]
+	PRFM 512(R8), PLDL1KEEP
+	PRFM 512(R9), PLDL1KEEP
+	PRFM 512(R10), PLDL1KEEP
+	PRFM 512(R11), PLDL1KEEP
+	FCVTL(18, 20)
+	FCVTL2(19, 20)
+	VFMLA V18.S4, V16.S4, V0.S4
+	VFMLA V19.S4, V17.S4, V1.S4
+	FCVTL(18, 21)
+	FCVTL2(19, 21)
+	VFMLA V18.S4, V16.S4, V2.S4
+	VFMLA V19.S4, V17.S4, V3.S4
+	FCVTL(18, 22)
+	FCVTL2(19, 22)
+	VFMLA V18.S4, V16.S4, V4.S4
+	VFMLA V19.S4, V17.S4, V5.S4
+	FCVTL(18, 23)
+	FCVTL2(19, 23)
+	VFMLA V18.S4, V16.S4, V6.S4
+	VFMLA V19.S4, V17.S4, V7.S4
+	SUBS $8, R2, R2
+	BGE  eight
+
+sum:
+	FADD4(0, 0, 1)
+	FADDP4(0, 0, 0)
+	FADDP4(0, 0, 0)
+	FADD4(2, 2, 3)
+	FADDP4(2, 2, 2)
+	FADDP4(2, 2, 2)
+	FADD4(4, 4, 5)
+	FADDP4(4, 4, 4)
+	FADDP4(4, 4, 4)
+	FADD4(6, 6, 7)
+	FADDP4(6, 6, 6)
+	FADDP4(6, 6, 6)
+	ADDS $8, R2, R2
+	BEQ  done
+
+tail:
+	FMOVS.P 4(R0), F16
+	MOVHU.P 2(R8), R5
+	FMOVS R5, F18
+	FCVTHS F18, F18
+	FMADDS F18, F0, F16, F0
+	MOVHU.P 2(R9), R5
+	FMOVS R5, F18
+	FCVTHS F18, F18
+	FMADDS F18, F2, F16, F2
+	MOVHU.P 2(R10), R5
+	FMOVS R5, F18
+	FCVTHS F18, F18
+	FMADDS F18, F4, F16, F4
+	MOVHU.P 2(R11), R5
+	FMOVS R5, F18
+	FCVTHS F18, F18
+	FMADDS F18, F6, F16, F6
+	SUBS $1, R2, R2
+	BNE  tail
+
+done:
+	FMOVS F0, (R3)
+	FMOVS F2, 4(R3)
+	FMOVS F4, 8(R3)
+	FMOVS F6, 12(R3)
+	RET
