@@ -102,7 +102,7 @@ func readLines(r io.Reader, lines chan<- string, done chan<- error) {
 
 // answer streams one answer to stdout. Ctrl-C ends the answer: what was said stays in the history.
 func answer(c *cli.Context, e *engine.Engine, t *chat.Template, msgs []chat.Message) (string, error) {
-	ids, err := chatIDs(e, t, msgs)
+	ids, err := t.Encode(e.Tokenizer, msgs, true)
 	if err != nil {
 		return "", err
 	}

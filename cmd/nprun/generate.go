@@ -54,7 +54,7 @@ func generate(c *cli.Context) error {
 		if s := c.String("system"); s != "" {
 			msgs = append(msgs, chat.Message{Role: "system", Content: s})
 		}
-		if ids, err = chatIDs(e, t, append(msgs, chat.Message{Role: "user", Content: prompt})); err != nil {
+		if ids, err = t.Encode(e.Tokenizer, append(msgs, chat.Message{Role: "user", Content: prompt}), true); err != nil {
 			return err
 		}
 	} else {
@@ -131,15 +131,6 @@ func newTemplate(e *engine.Engine) (*chat.Template, error) {
 		eos = token(e.Config.EOS[0])
 	}
 	return chat.New(string(b), token(e.Config.BOS), eos)
-}
-
-// chatIDs renders messages and encodes them so that control tokens come from the template only.
-func chatIDs(e *engine.Engine, t *chat.Template, msgs []chat.Message) ([]int32, error) {
-	segs, err := t.RenderSegments(msgs, true)
-	if err != nil {
-		return nil, err
-	}
-	return e.Tokenizer.EncodeSegments(segs, false), nil
 }
 
 func printJSON(v any) error {

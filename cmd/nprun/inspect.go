@@ -29,7 +29,10 @@ func inspectCommand() *cli.Command {
 			if c.Bool("json") {
 				return printJSON(b.Manifest)
 			}
-			return b.Describe(os.Stdout, c.Bool("bytes"))
+			if c.Bool("bytes") {
+				return bundle.DescribeBytes(os.Stdout, b.Path(bundle.MemberRows))
+			}
+			return bundle.Describe(os.Stdout, b)
 		},
 	}
 }

@@ -6,6 +6,6 @@ LLAMA3_K_MAX ?= 5500
 llama-3-8b: build ## prepare a Llama-3-8B checkpoint: MODEL=DIR TEXT=FILE
 	@test -n "$(MODEL)" || { echo "usage: make llama-3-8b MODEL=DIR TEXT=FILE" >&2; exit 2; }
 	@test -n "$(TEXT)" || { echo "usage: make llama-3-8b MODEL=DIR TEXT=FILE (calibration text, about 1 MB)" >&2; exit 2; }
-	bin/npprep prepare --model "$(MODEL)" $(foreach f,$(TEXT),--text $(f)) --k-max $(LLAMA3_K_MAX) --centroids 512 --predictor-dim 512 \
+	bin/npprep prepare --model "$(MODEL)" $(foreach f,$(TEXT),--text $(f)) --k-max $(LLAMA3_K_MAX) --centroids 512 --dim 512 \
 	  --dense-layers 10 --work $(BUILD)/llama-3-8b/work --out $(BUILD)/llama-3-8b/bundle-$(LLAMA3_K_MAX)
 	bin/nprun plan -b $(BUILD)/llama-3-8b/bundle-$(LLAMA3_K_MAX)

@@ -6,6 +6,6 @@ MISTRAL_K_MAX ?= 5500
 mistral-7b: build ## prepare a Mistral-7B checkpoint: MODEL=DIR TEXT=FILE
 	@test -n "$(MODEL)" || { echo "usage: make mistral-7b MODEL=DIR TEXT=FILE" >&2; exit 2; }
 	@test -n "$(TEXT)" || { echo "usage: make mistral-7b MODEL=DIR TEXT=FILE (calibration text, about 1 MB)" >&2; exit 2; }
-	bin/npprep prepare --model "$(MODEL)" $(foreach f,$(TEXT),--text $(f)) --k-max $(MISTRAL_K_MAX) --centroids 512 --predictor-dim 512 \
+	bin/npprep prepare --model "$(MODEL)" $(foreach f,$(TEXT),--text $(f)) --k-max $(MISTRAL_K_MAX) --centroids 512 --dim 512 \
 	  --dense-layers 10 --work $(BUILD)/mistral-7b/work --out $(BUILD)/mistral-7b/bundle-$(MISTRAL_K_MAX)
 	bin/nprun plan -b $(BUILD)/mistral-7b/bundle-$(MISTRAL_K_MAX)

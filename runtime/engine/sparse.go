@@ -2,7 +2,7 @@ package engine
 
 import (
 	"context"
-	"errors"
+	"slices"
 	"time"
 
 	"neuroprefetcher/format"
@@ -60,10 +60,10 @@ func (e *Engine) finish(s *sparseLayer) error {
 	err := e.reader.Wait(&s.batch)
 	e.ioWait += time.Since(t)
 	s.sent = false
-	if err != nil {
-		err = rowError(e.geometry, e.reader, err)
-	}
 	done := s.batch.Done[:len(s.delta.In)]
+	if i := slices.Index(done, false); err != nil && i >= 0 {
+		err = rowError(s.layer, int(s.delta.In[i]), err)
+	}
 	for i, n := range s.delta.In {
 		if !done[i] {
 			continue
@@ -113,15 +113,9 @@ func (e *Engine) checkRecord(layer, neuron int, rec []byte) error {
 	return bundle.CheckRecordCRC(e.geometry, layer, neuron, rec, e.rowCRC[layer*e.geometry.Neurons+neuron])
 }
 
-// rowError adds layer and neuron to a read error that knows only its offset.
-func rowError(g bundle.Geometry, r *storage.Reader, err error) error {
-	var re *storage.ReadError
-	if !errors.As(err, &re) {
-		return err
-	}
-	layer := int((re.Off - g.DataOffset) / g.LayerStride)
-	neuron := int((re.Off - g.LayerOffset(layer)) / int64(g.Stride))
-	return format.Hint(format.IOf("reading layer %d neuron %d: %w", layer, neuron, err), "check the drive and run: nprun verify -b BUNDLE")
+// rowError says which neuron a failed read was for; the cause names file and offset.
+func rowError(layer, neuron int, err error) error {
+	return format.Hint(format.IOf("layer %d neuron %d: %w", layer, neuron, err), "check the drive and run: nprun verify -b BUNDLE")
 }
 
 // sparseRequests asks the selector for every sparse layer's scores and submits all reads of the token, in layer order.

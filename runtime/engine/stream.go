@@ -103,7 +103,7 @@ func (s *streamer) next() (layer, first int, rows model.Rows, err error) {
 	err = s.r.Wait(&s.batches[i%streamBuffers])
 	s.wait += time.Since(t)
 	if err != nil {
-		return layer, first, rows, rowError(s.g, s.r, err)
+		return layer, first, rows, rowError(layer, first, err)
 	}
 	s.taken++
 	return layer, first, model.Rows{Mem: s.halves[i%streamBuffers], Stride: s.g.Stride / 2, N: n}, nil
