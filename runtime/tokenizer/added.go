@@ -17,6 +17,8 @@ type addedToken struct {
 	RStrip     bool   `json:"rstrip"`
 	Normalized bool   `json:"normalized"`
 	Special    bool   `json:"special"`
+
+	shown string // how it reads in a decoded text: normalized, where it is searched normalized
 }
 
 // matcher finds added tokens: leftmost, then longest.
@@ -147,6 +149,7 @@ func (t *Tokenizer) setAdded(list []addedToken) error {
 		} else if id < 0 && int(a.ID) < len(t.vocab.size) && t.vocab.size[a.ID] != 0 {
 			return refuse("added_tokens: id %d of %q belongs to %q in the vocabulary", a.ID, a.Content, t.vocab.bytes(a.ID))
 		}
+		a.shown = a.Content
 		if old := t.added[a.ID]; old != nil {
 			if *old == *a {
 				continue
@@ -179,7 +182,8 @@ func (t *Tokenizer) setMatchers() {
 	for _, id := range ids {
 		a := t.added[id]
 		if a.Normalized {
-			normal, normalTokens = append(normal, t.normalize(a.Content)), append(normalTokens, a)
+			a.shown = t.normalize(a.Content)
+			normal, normalTokens = append(normal, a.shown), append(normalTokens, a)
 			t.normalControl = t.normalControl || a.Special
 		} else {
 			raw, rawTokens = append(raw, a.Content), append(rawTokens, a)

@@ -20,6 +20,10 @@ type golden struct {
 	Stream  []string `json:"stream"` // the text of the first 1, 2, … ids
 	Plain   []int32  `json:"ids_plain"`
 	All     string   `json:"decoded_all"` // control tokens kept
+
+	RandomIDs     []int32 `json:"random_ids"`
+	RandomDecoded string  `json:"random_decoded"`
+	RandomAll     string  `json:"random_decoded_all"`
 }
 
 func readGolden(t *testing.T, path string) []golden {
@@ -55,7 +59,11 @@ func load(t testing.TB, path string) *Tokenizer {
 }
 
 func TestGolden(t *testing.T) {
-	paths, _ := filepath.Glob("testdata/*/golden*.jsonl")
+	root := "testdata"
+	if dir := os.Getenv("NP_TOKENIZER_GOLDEN"); dir != "" { // a larger set, made by testdata/make_extra.py
+		root = dir
+	}
+	paths, _ := filepath.Glob(filepath.Join(root, "*/golden*.jsonl"))
 	if len(paths) < 4 {
 		t.Fatalf("only %d golden files", len(paths))
 	}
@@ -95,6 +103,15 @@ func checkGolden(t *testing.T, tok *Tokenizer, g golden) {
 		if got := tok.Decode(g.IDs[:i+1], true); got != want {
 			t.Errorf("%q: first %d ids\n got %q\nwant %q", g.Text, i+1, got, want)
 		}
+	}
+	if g.RandomIDs != nil {
+		if got := tok.Decode(g.RandomIDs, true); got != g.RandomDecoded {
+			t.Errorf("%v: decoded\n got %q\nwant %q", g.RandomIDs, got, g.RandomDecoded)
+		}
+		if got := tok.Decode(g.RandomIDs, false); got != g.RandomAll {
+			t.Errorf("%v: decoded with specials\n got %q\nwant %q", g.RandomIDs, got, g.RandomAll)
+		}
+		checkStream(t, tok, g.RandomIDs, true)
 	}
 	checkStream(t, tok, g.IDs, true)
 	checkStream(t, tok, g.IDs, false)

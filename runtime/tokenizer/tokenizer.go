@@ -153,7 +153,7 @@ func (t *Tokenizer) Size() int { return t.size }
 // Token returns a token as the vocabulary spells it.
 func (t *Tokenizer) Token(id int32) (string, bool) {
 	if a := t.added[id]; a != nil {
-		return a.Content, true
+		return a.shown, true
 	}
 	if id < 0 || int(id) >= len(t.vocab.size) || t.vocab.size[id] == 0 {
 		return "", false
