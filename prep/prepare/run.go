@@ -52,7 +52,7 @@ var Stages = []Stage{
 		return repack.Run(ctx, e, repack.Options{Checkpoint: o.Checkpoint, RecordAlign: o.RecordAlign})
 	}},
 	{"threshold", true, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
-		return threshold.Run(ctx, e, threshold.Options{Checkpoint: o.Checkpoint, Texts: o.Texts, Tokens: o.Tokens, Window: o.Window, Density: o.Density})
+		return threshold.Run(ctx, e, threshold.Options{Checkpoint: o.Checkpoint, Texts: o.Texts, Tokens: o.Tokens, Window: o.Window})
 	}},
 	{"capture", true, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 		return capture.Run(ctx, e, capture.Options{Checkpoint: o.Checkpoint, Texts: o.Texts, Tokens: o.Tokens, Window: o.Window, Density: o.Density})
