@@ -12,7 +12,7 @@ func TestExp(t *testing.T) {
 	eachLevel(t, func(t *testing.T) {
 		a := allow(t, "exp")
 		var x []float32
-		for v := float32(0); v > -120; v -= 0.00037 {
+		for v := float32(0); v > -120; v -= 0.0017 {
 			x = append(x, v)
 		}
 		x = append(x, inf, -1e30, -103.9, -104, -87.33655, -87.33654, -0x1p-149)
@@ -99,7 +99,7 @@ func TestSiLU(t *testing.T) {
 		r := newRand(15)
 		ad, ag, au := newArena(t), newArena(t), newArena(t)
 		for _, n := range append(lengths(), 257, 600) {
-			for _, scale := range []float64{1, 10, 60, 1e-3, 1e20, 0x1p-130} {
+			for _, scale := range []float64{1, 30, 1e20, 0x1p-130} {
 				for _, end := range []bool{false, true} {
 					dst, g, u := take[float32](ad, n, end), take[float32](ag, n, !end), take[float32](au, n, !end)
 					for i := range g {
