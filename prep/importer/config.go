@@ -1,7 +1,9 @@
 package importer
 
 import (
+	"bytes"
 	"slices"
+	"strconv"
 
 	"neuroprefetcher/format"
 	"neuroprefetcher/format/gguf"
@@ -166,9 +168,9 @@ func (c *config) json(tok *vocabulary) any {
 		Heads         int            `json:"num_attention_heads"`
 		Layers        int            `json:"num_hidden_layers"`
 		KVHeads       int            `json:"num_key_value_heads"`
-		Eps           float64        `json:"rms_norm_eps"`
+		Eps           decimal        `json:"rms_norm_eps"`
 		Scaling       map[string]any `json:"rope_scaling"`
-		Theta         float64        `json:"rope_theta"`
+		Theta         decimal        `json:"rope_theta"`
 		Window        *int           `json:"sliding_window,omitempty"`
 		UseWindow     *bool          `json:"use_sliding_window,omitempty"`
 		MaxWindow     *int           `json:"max_window_layers,omitempty"`
@@ -177,7 +179,7 @@ func (c *config) json(tok *vocabulary) any {
 		Vocab         int            `json:"vocab_size"`
 	}{
 		BOS: optional(tok.bos), EOS: optional(tok.eos), HeadDim: c.headDim, HiddenAct: "silu", Hidden: c.hidden, Intermediate: c.intermediate,
-		Positions: c.positions, Heads: c.heads, Layers: c.layers, KVHeads: c.kvHeads, Eps: c.eps, Scaling: c.scaling, Theta: c.theta,
+		Positions: c.positions, Heads: c.heads, Layers: c.layers, KVHeads: c.kvHeads, Eps: decimal(c.eps), Scaling: c.scaling, Theta: decimal(c.theta),
 		Tied: c.tied, DType: "float16", Vocab: c.vocab,
 	}
 	no := false
@@ -195,6 +197,17 @@ func (c *config) json(tok *vocabulary) any {
 		out.ModelType, out.Architectures, out.AttentionBias, out.MLPBias = "llama", []string{"LlamaForCausalLM"}, &no, &no
 	}
 	return out
+}
+
+// decimal is a float that stays one in JSON: readers that check types take 10000.0 and not 10000.
+type decimal float64
+
+func (d decimal) MarshalJSON() ([]byte, error) {
+	b := strconv.AppendFloat(nil, float64(d), 'g', -1, 64)
+	if !bytes.ContainsAny(b, ".e") {
+		b = append(b, ".0"...)
+	}
+	return b, nil
 }
 
 // optional turns a negative id into null.

@@ -1,7 +1,7 @@
 // Package importer turns a GGUF file into a Hugging Face checkpoint directory: config.json, tokenizer.json, tokenizer_config.json,
 // chat_template.jinja, generation_config.json and a float16 model.safetensors.
 //
-// It may import format and its packages, and kernels.
+// It may import format and its packages, kernels, and runtime/tokenizer (to hold the new tokenizer.json against its reader).
 //
 // Invariants:
 //   - The directory appears whole or not at all: everything is written into a temporary sibling, synced, and renamed; a run that fails leaves a previous good directory as it was.

@@ -10,6 +10,7 @@ import (
 	"neuroprefetcher/format/checkpoint"
 	"neuroprefetcher/format/gguf"
 	"neuroprefetcher/format/tensors"
+	"neuroprefetcher/runtime/tokenizer"
 )
 
 // Options of an import. The zero value is good.
@@ -82,6 +83,9 @@ func Import(ctx context.Context, ggufPath, outDir string, o Options) (Report, er
 		if err := format.WriteFileAtomic(filepath.Join(p.dir, f.name), func(w io.Writer) error { _, err := w.Write(f.data); return err }); err != nil {
 			return Report{}, err
 		}
+	}
+	if _, err := tokenizer.Load(filepath.Join(p.dir, tokenizerName)); err != nil {
+		return Report{}, err
 	}
 	if err := tensors.Write(filepath.Join(p.dir, weightsName), c.entries, map[string]string{"format": "pt"}); err != nil {
 		return Report{}, c.own(err)

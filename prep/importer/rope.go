@@ -47,7 +47,7 @@ func (c *config) readRope(g *gguf.File, m meta) error {
 	case "", "linear":
 		switch {
 		case hasFactor && factor != 1:
-			c.scaling = map[string]any{"rope_type": "linear", "type": "linear", "factor": factor}
+			c.scaling = map[string]any{"rope_type": "linear", "type": "linear", "factor": decimal(factor)}
 		case kind == "linear" && !hasFactor:
 			return m.missing(k("scaling.factor"))
 		}
@@ -89,7 +89,7 @@ type llama3 struct {
 }
 
 func (p llama3) json() map[string]any {
-	return map[string]any{"rope_type": "llama3", "factor": p.factor, "low_freq_factor": p.low, "high_freq_factor": p.high, "original_max_position_embeddings": p.original}
+	return map[string]any{"rope_type": "llama3", "factor": decimal(p.factor), "low_freq_factor": decimal(p.low), "high_freq_factor": decimal(p.high), "original_max_position_embeddings": p.original}
 }
 
 // factorOf is what the scaling divides a frequency by, as Llama 3.1 publishes it: nothing for short wavelengths, the whole factor for long ones, a blend between.

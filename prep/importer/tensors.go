@@ -219,7 +219,11 @@ func (c *converter) finite(j job, lo int, x []float32) error {
 	return nil
 }
 
+// unfit names the row of the GGUF tensor.
 func (c *converter) unfit(j job, row, col int, v float32) error {
+	if j.heads > 0 {
+		row = permuted(row, j.t.Rows()/j.heads)
+	}
 	where := fmt.Sprintf("%s: tensor %q: row %d, column %d", c.g.Path(), j.t.Name, row, col)
 	if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
 		return format.Inputf("%s: the value is %v", where, v)
