@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/google/renameio/v2"
@@ -62,6 +63,25 @@ func WriteFileAtomicSize(path string, size int64, write func(w io.Writer) error)
 		return writeError(path, dir, cw.n, size, err)
 	}
 	return SyncDir(dir)
+}
+
+// RemoveTemps removes the siblings of path that writers killed in the middle left behind. Nobody may be writing path.
+func RemoveTemps(path string) error {
+	dir, prefix := filepath.Dir(path), "."+filepath.Base(path)
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return openError(dir, err)
+	}
+	for _, e := range list {
+		digits, ok := strings.CutPrefix(e.Name(), prefix)
+		if !ok || digits == "" || strings.Trim(digits, "0123456789") != "" || !e.Type().IsRegular() {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return IOf("%s: remove %s: %w", path, e.Name(), err)
+		}
+	}
+	return nil
 }
 
 // SyncDir makes renames within dir durable.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -134,6 +135,46 @@ func TestFullFileSystem(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	only(t, dir, "x", "old")
+}
+
+// TestKilledWriter leaves a real temporary file behind by killing the process that writes it.
+func TestKilledWriter(t *testing.T) {
+	if path := os.Getenv("NP_TEST_KILLED_WRITER"); path != "" {
+		_ = WriteFileAtomic(path, func(w io.Writer) error {
+			if _, err := w.Write(make([]byte, 2<<20)); err != nil {
+				return err
+			}
+			return unix.Kill(os.Getpid(), unix.SIGKILL)
+		})
+		t.Fatal("still alive")
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "x")
+	if err := WriteFileAtomic(path, put("old")); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestKilledWriter$")
+	cmd.Env = append(os.Environ(), "NP_TEST_KILLED_WRITER="+path)
+	if out, err := cmd.CombinedOutput(); err == nil {
+		t.Fatalf("the writer was not killed: %s", out)
+	}
+	if list, _ := os.ReadDir(dir); len(list) != 2 {
+		t.Fatalf("directory %v, want the file and the temporary", list)
+	}
+	if old, err := os.ReadFile(path); err != nil || string(old) != "old" {
+		t.Errorf("%q, %v", old, err)
+	}
+	for _, name := range []string{".x", ".x12a", "x12", ".xy12"} { // not ours
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := RemoveTemps(path); err != nil {
+		t.Fatal(err)
+	}
+	if list, _ := os.ReadDir(dir); len(list) != 5 {
+		t.Errorf("directory %v, want the file and four others", list)
+	}
 }
 
 func TestReadFile(t *testing.T) {

@@ -20,7 +20,7 @@ type Checkpoint struct {
 	Warnings []string // one line each, naming the file
 
 	files           []string // that belong to the model, besides the weights
-	tokenizerConfig *object  // nil if there is none
+	tokenizerConfig *object  // while opening; nil if there is none
 	template        string
 	weights         *weights
 	where           map[string]*tensors.File // needed tensor → its file
@@ -63,6 +63,7 @@ func (c *Checkpoint) open() error {
 	if err := c.readTemplate(); err != nil {
 		return err
 	}
+	c.tokenizerConfig = nil // read; it may hold every added token
 	c.Warnings = append(c.Warnings, p.warnings...)
 	return c.openTensors(p)
 }

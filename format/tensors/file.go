@@ -94,7 +94,8 @@ func (f *File) Close() error {
 	return nil
 }
 
-// Bytes is a read-only view of a tensor in the mapping. It may begin at any address: an odd header is legal.
+// Bytes is a read-only view of a tensor in the mapping. It may begin at any address: an odd header is legal. Writing to it
+// faults, and so does reading it after another process cut the file short.
 func (f *File) Bytes(name string) ([]byte, error) {
 	i, err := f.info(name)
 	if err != nil {

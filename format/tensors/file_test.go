@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -207,6 +208,34 @@ func TestTypedReads(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Errorf("second Close: %v", err)
 	}
+}
+
+// TestLargeFile reads past 4 GiB in a file with a hole.
+func TestLargeFile(t *testing.T) {
+	const big = 5 << 30
+	h := fmt.Sprintf(`{"a":{"dtype":"F16","shape":[%d],"data_offsets":[0,%d]},"t":{"dtype":"I32","shape":[1],"data_offsets":[%d,%d]}}`, big/2, big, big, big+4)
+	path := write(t, st(h, nil))
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt([]byte{42, 0, 0, 0}, 8+int64(len(h))+big); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if v, err := r.I32("t"); err != nil || len(v) != 1 || v[0] != 42 {
+		t.Errorf("%v, %v", v, err)
+	}
+	a, err := r.Bytes("a")
+	if err != nil || len(a) != big || a[big-1] != 0 {
+		t.Errorf("%d bytes, %v", len(a), err)
+	}
+	r.Release("a")
 }
 
 // FuzzHeader holds our header parser against the laws of the format, and what it accepts against the library's reader.
