@@ -80,7 +80,7 @@ func (t *Tokenizer) mergeWord(e *scratch, w string, out []int32) []int32 {
 	if t.byteLevel {
 		pendingUnk := false
 		for i := 0; i < len(w); i++ {
-			pendingUnk = t.addSymbol(e, t.byteID[w[i]], nil, pendingUnk)
+			pendingUnk = t.addSymbol(e, t.byteID[w[i]], "", pendingUnk)
 		}
 		t.flushUnk(e, pendingUnk)
 	} else {
@@ -88,7 +88,7 @@ func (t *Tokenizer) mergeWord(e *scratch, w string, out []int32) []int32 {
 		for i := 0; i < len(w); {
 			_, n := utf8.DecodeRuneInString(w[i:])
 			c := w[i : i+n]
-			pendingUnk = t.addSymbol(e, t.vocab.findString(c), []byte(c), pendingUnk)
+			pendingUnk = t.addSymbol(e, t.vocab.char(c), c, pendingUnk)
 			i += n
 		}
 		t.flushUnk(e, pendingUnk)
@@ -101,7 +101,7 @@ func (t *Tokenizer) mergeWord(e *scratch, w string, out []int32) []int32 {
 
 // addSymbol adds a character: its token, else its bytes, else the unknown token, which waits so that a run of them may become one.
 // Byte tokens do not end that wait: the reference does it so.
-func (t *Tokenizer) addSymbol(e *scratch, id int32, char []byte, pendingUnk bool) bool {
+func (t *Tokenizer) addSymbol(e *scratch, id int32, char string, pendingUnk bool) bool {
 	if id >= 0 {
 		t.flushUnk(e, pendingUnk)
 		e.ids = append(e.ids, id)
@@ -109,11 +109,11 @@ func (t *Tokenizer) addSymbol(e *scratch, id int32, char []byte, pendingUnk bool
 	}
 	if t.byteFallback && len(char) > 0 {
 		all := true
-		for _, b := range char {
+		for _, b := range []byte(char) {
 			all = all && t.fallback[b] >= 0
 		}
 		if all {
-			for _, b := range char {
+			for _, b := range []byte(char) {
 				e.ids = append(e.ids, t.fallback[b])
 			}
 			return pendingUnk

@@ -81,7 +81,7 @@ func (t *Tokenizer) words(e *scratch, w string, plain bool, out []int32) []int32
 	start, prev, prevAt := 0, rune(-1), 0
 	for i, r := range w {
 		if prev >= 0 && !t.joints.has(prev, r) &&
-			t.vocab.findString(w[prevAt:i]) >= 0 && t.vocab.findString(w[i:i+utf8.RuneLen(r)]) >= 0 {
+			t.vocab.char(w[prevAt:i]) >= 0 && t.vocab.char(w[i:i+utf8.RuneLen(r)]) >= 0 {
 			out = t.word(e, w[start:i], plain, out)
 			start = i
 		}

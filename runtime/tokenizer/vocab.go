@@ -1,6 +1,9 @@
 package tokenizer
 
-import "hash/maphash"
+import (
+	"hash/maphash"
+	"unicode/utf8"
+)
 
 // vocab holds the model's tokens: one blob of bytes, where each id's bytes lie, and an open-addressing hash from bytes to id.
 type vocab struct {
@@ -10,6 +13,8 @@ type vocab struct {
 	slots []int32  // id + 1, 0 free; length a power of two
 	seed  maphash.Seed
 	count int
+
+	ascii [utf8.RuneSelf]int32 // tokens of one ASCII character, -1 where missing
 }
 
 func newVocab(count int, top int32, bytes int) *vocab {
@@ -17,10 +22,14 @@ func newVocab(count int, top int32, bytes int) *vocab {
 	for n*2 < count*3 { // at most two thirds full
 		n *= 2
 	}
-	return &vocab{
+	v := &vocab{
 		blob: make([]byte, 0, bytes), start: make([]uint32, top+1), size: make([]uint16, top+1),
 		slots: make([]int32, n), seed: maphash.MakeSeed(),
 	}
+	for i := range v.ascii {
+		v.ascii[i] = -1
+	}
+	return v
 }
 
 // put adds a token. It reports false when the token or the id is there already.
@@ -40,6 +49,9 @@ func (v *vocab) put(token []byte, id int32) bool {
 	v.size[id] = uint16(len(token))
 	v.blob = append(v.blob, token...)
 	v.count++
+	if len(token) == 1 && token[0] < utf8.RuneSelf {
+		v.ascii[token[0]] = id
+	}
 	return true
 }
 
@@ -68,4 +80,12 @@ func (v *vocab) findString(token string) int32 {
 		}
 	}
 	return -1
+}
+
+// char returns the id of a token of one character, or -1.
+func (v *vocab) char(c string) int32 {
+	if len(c) == 1 && c[0] < utf8.RuneSelf {
+		return v.ascii[c[0]]
+	}
+	return v.findString(c)
 }
