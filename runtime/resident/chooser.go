@@ -39,8 +39,7 @@ func (c *Chooser) Choose(scores []float32, m *Map, active []int32) {
 		return
 	}
 	c.score(scores, m)
-	work := c.work[:copy(c.work, c.rank)]
-	cut := nthLargest(work, c.KMax)
+	cut := nthLargest(c.work[:copy(c.work, c.rank)], c.KMax)
 	cutOld := cut // for residents; differs from newcomers' only when the cap binds
 	if c.Cap >= 0 && m != nil {
 		if quota := c.Cap + c.KMax - m.Len(); c.newcomers(m, cut) > quota {
@@ -49,18 +48,25 @@ func (c *Chooser) Choose(scores []float32, m *Map, active []int32) {
 	}
 	k := 0
 	for n, r := range c.rank {
+		if k == len(active) {
+			break
+		}
 		limit := cut
 		if m != nil && m.slotOf[n] >= 0 {
 			limit = cutOld
 		}
-		if r >= limit || r>>32 == pinned {
-			active[k] = int32(n)
-			k++
-		}
+		active[k] = int32(n) // overwritten by the next one unless it counts: which do is unpredictable for a branch
+		k += one(r >= min(limit, pinned<<32))
 	}
-	if k != c.KMax {
-		panic(fmt.Sprintf("resident: chose %d of %d neurons, pins repeated?", k, c.KMax))
+}
+
+// one turns a condition into a number without a branch.
+func one(b bool) int {
+	var n int
+	if b {
+		n = 1
 	}
+	return n
 }
 
 // score fills rank: the order of Choose as one integer, score in the high half, inverted id in the low half.
@@ -68,11 +74,15 @@ func (c *Chooser) score(scores []float32, m *Map) {
 	if len(c.rank) != len(scores) {
 		c.rank, c.work = make([]uint64, len(scores)), make([]uint64, len(scores))
 	}
-	for n, s := range scores {
-		if m != nil && m.slotOf[n] >= 0 {
-			s += c.Margin
+	if m == nil {
+		for n, s := range scores {
+			c.rank[n] = rank(s, n)
 		}
-		c.rank[n] = uint64(sortable(s))<<32 | uint64(^uint32(n))
+	} else {
+		bonus := [2]float32{0, c.Margin}
+		for n, s := range scores {
+			c.rank[n] = rank(s+bonus[one(m.slotOf[n] >= 0)], n)
+		}
 	}
 	for _, n := range c.Pins {
 		c.rank[n] = pinned<<32 | uint64(^uint32(n))
@@ -83,9 +93,7 @@ func (c *Chooser) score(scores []float32, m *Map) {
 func (c *Chooser) newcomers(m *Map, cut uint64) int {
 	k := 0
 	for n, r := range c.rank {
-		if r >= cut && m.slotOf[n] < 0 {
-			k++
-		}
+		k += one(r >= cut) & one(m.slotOf[n] < 0)
 	}
 	return k
 }
@@ -93,66 +101,71 @@ func (c *Chooser) newcomers(m *Map, cut uint64) int {
 // capped returns the cuts for newcomers and for residents when only quota newcomers may come in. There are always enough
 // residents: what the cap keeps out is what they leave in.
 func (c *Chooser) capped(m *Map, quota int) (newcomer, old uint64) {
+	fresh, kept := 0, len(c.work) // newcomers from the front of work, residents from its back, pins in neither
 	keep := c.KMax
-	k := 0
-	for n, r := range c.rank { // newcomers into work
-		switch {
-		case r>>32 == pinned:
+	for n, r := range c.rank {
+		is := one(m.slotOf[n] >= 0)
+		if r>>32 == pinned {
 			keep--
-			if m.slotOf[n] < 0 {
-				quota--
-			}
-		case m.slotOf[n] < 0:
-			c.work[k] = r
-			k++
+			quota -= 1 - is
+			continue
 		}
+		c.work[fresh], c.work[kept-1] = r, r
+		fresh += 1 - is
+		kept -= is
 	}
 	quota = max(quota, 0)
-	newcomer = nthLargest(c.work[:k], quota)
-	k = 0
-	for n, r := range c.rank { // residents into work
-		if m.slotOf[n] >= 0 && r>>32 != pinned {
-			c.work[k] = r
-			k++
-		}
-	}
-	return newcomer, nthLargest(c.work[:k], keep-quota)
+	return nthLargest(c.work[:fresh], quota), nthLargest(c.work[kept:], keep-quota)
 }
 
-// sortable maps a float32 to an integer of the same order; −0 equals 0, NaN is 0 and below −Inf.
-func sortable(f float32) uint32 {
-	if f != f {
-		return 0
-	}
-	if f == 0 {
-		f = 0
-	}
+// rank orders by score, then by id. NaN is below −Inf, −0 equals 0, and no rank reaches pinned.
+func rank(f float32, n int) uint64 {
 	b := math.Float32bits(f)
-	if f == 0 {
+	switch {
+	case f != f:
 		b = 0
+	case b == 1<<31:
+		b = 1 << 31 // −0 as 0
+	default:
+		b ^= uint32(int32(b)>>31) | 1<<31
 	}
-	if b>>31 != 0 {
-		return ^b
-	}
-	return b | 1<<31
+	return uint64(b)<<32 | uint64(^uint32(n))
 }
 
-// nthLargest returns the n-th largest of a (1 = the largest), permuting a; for n = 0 a bound above every rank.
-// Quickselect, linear on average; the pivots come from a fixed sequence, so that the time too is reproducible.
+// nthLargest returns the n-th largest of a (1 = the largest), permuting a; for n = 0 a bound above every rank. Linear: one
+// counting pass by the leading bits narrows a long list down to those of one bucket, quickselect does the rest.
 func nthLargest(a []uint64, n int) uint64 {
 	if n <= 0 {
 		return math.MaxUint64
 	}
+	if len(a) < 512 {
+		return quickselect(a, n)
+	}
+	const bits = 12 // sign, exponent and three bits of the mantissa
+	var count [1 << bits]int32
+	for _, r := range a {
+		count[r>>(64-bits)]++
+	}
+	top := len(count) - 1
+	for ; n > int(count[top]); top-- {
+		n -= int(count[top])
+	}
+	k := 0
+	for _, r := range a {
+		a[k] = r
+		k += one(r>>(64-bits) == uint64(top))
+	}
+	return quickselect(a[:k], n)
+}
+
+// quickselect is Hoare's, n from 1 to len(a). The pivots come from a fixed sequence, so that the time too is reproducible.
+func quickselect(a []uint64, n int) uint64 {
 	seed := uint32(len(a)) | 1
-	for {
-		if len(a) == 1 {
-			return a[0]
-		}
+	for len(a) > 1 {
 		seed ^= seed << 13
 		seed ^= seed >> 17
 		seed ^= seed << 5
-		p := median(a[int(seed)%len(a)], a[len(a)/2], a[len(a)-1])
-		// Hoare: a[:i] > p-ish on the left, the rest on the right
+		p := median(a[seed%uint32(len(a))], a[len(a)/2], a[len(a)-1])
 		i, j := 0, len(a)-1
 		for i <= j {
 			for a[i] > p {
@@ -177,6 +190,7 @@ func nthLargest(a []uint64, n int) uint64 {
 			return p
 		}
 	}
+	return a[0]
 }
 
 func median(a, b, c uint64) uint64 {
