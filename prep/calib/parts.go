@@ -72,13 +72,13 @@ type Capture struct {
 }
 
 // OpenCapture opens the capture stage's folder and holds every file against the shapes.
-func OpenCapture(dir string, cfg *checkpoint.Config) (c *Capture, err error) {
+func OpenCapture(dir string, cfg *checkpoint.Config) (_ *Capture, err error) {
 	path := filepath.Join(dir, MetaFile)
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, format.Hint(format.Inputf("no finished capture: %w", err), "run npprep capture with the same --work")
 	}
-	c = &Capture{Dir: dir}
+	c := &Capture{Dir: dir}
 	if err := json.Unmarshal(b, &c.Meta); err != nil {
 		return nil, format.Corruptf("%s: %w", path, err)
 	}
