@@ -11,14 +11,14 @@ import (
 	"neuroprefetcher/kernels"
 )
 
-// stripBytes is about how many bytes of records are put together at once.
-const stripBytes = 32 << 20
+// stripBytes is about how many bytes of records are put together at once. A variable for tests only.
+var stripBytes = 32 << 20
 
 // block is how many rows of down_proj are transposed at once: 32 float16 values of one record are a cache line.
 const block = 32
 
 // stripNeurons is how many records are put together at once.
-func stripNeurons(g bundle.Geometry) int { return min(g.Neurons, max(64, stripBytes/g.Stride)) }
+func stripNeurons(g bundle.Geometry) int { return min(g.Neurons, max(1, stripBytes/g.Stride)) }
 
 // checkMemory refuses what cannot work within the limit: one layer's three matrices stay mapped while it is
 // repacked, beside one strip of records.
