@@ -147,8 +147,9 @@ func TestSectors4096(t *testing.T) {
 	}
 }
 
-// TestBadSectors reads from a drive with a bad spot: the error is the drive's own, inside a completion.
-func TestBadSectors(t *testing.T) {
+// TestBadSpot reads from a drive with unreadable sectors: the error is the drive's own, inside a completion. The bad spot is a
+// device-mapper target where there is one; else the end of a loop device whose file was cut short, which answers EIO as well.
+func TestBadSpot(t *testing.T) {
 	needRoot(t, "losetup", "dmsetup")
 	dir := t.TempDir()
 	loop := loopDevice(t, dir, 512)
@@ -157,26 +158,15 @@ func TestBadSectors(t *testing.T) {
 	if err := os.WriteFile(loop, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	name := fmt.Sprintf("np-test-%d", os.Getpid())
-	const bad, badLen = 20000, 8 // sectors
-	table := fmt.Sprintf("0 %d linear %s 0\n%d %d error\n%d %d linear %s %d\n",
-		bad, loop, bad, badLen, bad+badLen, 64<<11-bad-badLen, loop, bad+badLen)
-	cmd := exec.Command("dmsetup", "create", name)
-	cmd.Stdin = strings.NewReader(table)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Skipf("NO DEVICE MAPPER: ERRORS OF A REAL DEVICE ARE NOT TESTED HERE: %v %s", err, out)
-	}
-	t.Cleanup(func() {
-		if _, err := command(t, "dmsetup", "remove", "--retry", name); err != nil {
-			t.Error(err)
-		}
-	})
-	path := "/dev/mapper/" + name
-	if _, err := os.Stat(path); err != nil {
-		if _, err := command(t, "dmsetup", "mknodes", name); err != nil {
+	const bad = 20000 * 512
+	path, badEnd := mapBadSectors(t, loop, bad/512), int64(bad+8*512)
+	if path == "" {
+		path, badEnd = loop, 64<<20
+		if err := os.Truncate(filepath.Join(dir, "img"), bad); err != nil {
 			t.Fatal(err)
 		}
 	}
+	t.Log("bad spot on ", path)
 	for _, backend := range backends {
 		r := mustOpen(t, path, Options{Backend: backend, Direct: "require", QueueDepth: 8})
 		const stride = 25088
@@ -187,7 +177,7 @@ func TestBadSectors(t *testing.T) {
 		}
 		mem := make([]byte, total(lens))
 		carve(mem, first.Items, lens, false)
-		next := &Batch{Items: []Item{{40 << 20, make([]byte, stride)}}}
+		next := &Batch{Items: []Item{{4 << 20, make([]byte, stride)}}}
 		r.Submit(first)
 		r.Submit(next)
 		err := r.Wait(first)
@@ -195,8 +185,8 @@ func TestBadSectors(t *testing.T) {
 			t.Errorf("%s: error %v", backend, err)
 		}
 		for i, it := range first.Items {
-			hit := it.Off < (bad+badLen)*512 && it.Off+stride > bad*512
-			if hit && first.Done[i] || it.Off+stride <= bad*512 && !first.Done[i] {
+			hit := it.Off < badEnd && it.Off+stride > bad
+			if hit && first.Done[i] || it.Off+stride <= bad && !first.Done[i] {
 				t.Errorf("%s: item at %d: done %v", backend, it.Off, first.Done[i])
 			}
 		}
@@ -207,4 +197,26 @@ func TestBadSectors(t *testing.T) {
 			t.Errorf("%s: the batch after: %v", backend, err)
 		}
 	}
+}
+
+// mapBadSectors puts a device with 8 bad sectors over dev; "" where the kernel has no device mapper.
+func mapBadSectors(t *testing.T, dev string, bad int) string {
+	t.Helper()
+	name := fmt.Sprintf("np-test-%d", os.Getpid())
+	cmd := exec.Command("dmsetup", "create", name)
+	cmd.Stdin = strings.NewReader(fmt.Sprintf("0 %d linear %s 0\n%d 8 error\n%d %d linear %s %d\n",
+		bad, dev, bad, bad+8, 64<<11-bad-8, dev, bad+8))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Logf("no device mapper: %v %s", err, out)
+		return ""
+	}
+	t.Cleanup(func() {
+		if _, err := command(t, "dmsetup", "remove", "--retry", name); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := command(t, "dmsetup", "mknodes", name); err != nil {
+		t.Fatal(err)
+	}
+	return "/dev/mapper/" + name
 }

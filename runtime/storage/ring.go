@@ -94,14 +94,16 @@ var setupLadder = []uint32{
 	0,
 }
 
-// ringCalls are the three system calls; tests put refusals in front of them.
+// ringCalls are the system calls of a ring and of its wake-up; tests put refusals in front of them.
 type ringCalls struct {
+	eventfd  func(value uint, flags int) (int, error)
 	setup    func(entries uint32, p *ringParams) (int, syscall.Errno)
 	enter    func(fd int, submit, wait, flags uint32) (int, syscall.Errno)
 	register func(fd int, op uint32, arg unsafe.Pointer, n uint32) syscall.Errno
 }
 
 var kernelCalls = ringCalls{
+	eventfd: unix.Eventfd,
 	setup: func(entries uint32, p *ringParams) (int, syscall.Errno) {
 		fd, _, e := unix.Syscall(unix.SYS_IO_URING_SETUP, uintptr(entries), uintptr(unsafe.Pointer(p)), 0)
 		return int(fd), e

@@ -107,10 +107,12 @@ func TestSetupRefused(t *testing.T) {
 		setup, enter := kernelCalls, kernelCalls
 		setup.setup = func(uint32, *ringParams) (int, syscall.Errno) { return -1, e }
 		enter.enter = func(int, uint32, uint32, uint32) (int, syscall.Errno) { return -1, e }
-		for name, calls := range map[string]ringCalls{"setup": setup, "enter": enter} {
+		event := kernelCalls
+		event.eventfd = func(uint, int) (int, error) { return -1, e }
+		for name, calls := range map[string]ringCalls{"io_uring_setup": setup, "io_uring_enter": enter, "eventfd": event} {
 			r := openWith(t, path, Options{}, calls)
 			i := r.Info()
-			if i.Backend != "pread" || len(i.Notes) != 1 || !strings.Contains(i.Notes[0], e.Error()) || !strings.Contains(i.Notes[0], "io_uring_"+name) {
+			if i.Backend != "pread" || len(i.Notes) != 1 || !strings.Contains(i.Notes[0], e.Error()) || !strings.Contains(i.Notes[0], name) {
 				t.Errorf("%s %v: %+v", name, e, i)
 			}
 			mustRead(t, r)

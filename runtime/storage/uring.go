@@ -45,8 +45,8 @@ func newURing(calls ringCalls, fd int, ops []op, stage []byte) (u *uring, depth 
 	if err = x.try(); err != nil {
 		return nil, 0, nil, err
 	}
-	if x.eventFD, err = unix.Eventfd(0, unix.EFD_CLOEXEC); err != nil {
-		return nil, 0, nil, fmt.Errorf("eventfd: %w", err)
+	if x.eventFD, err = calls.eventfd(0, unix.EFD_CLOEXEC); err != nil {
+		return nil, 0, nil, fmt.Errorf("io_uring wake-up: eventfd: %w", err)
 	}
 	depth = min(len(ops), int(rg.entries)-1)
 	if depth < len(ops) {
