@@ -176,6 +176,7 @@ func TestWindows(t *testing.T) {
 		`"model_type":"mistral","sliding_window":16,"layer_types":["sliding_attention","sliding_attention","sliding_attention"]`: 16,
 		`"model_type":"mistral","sliding_window":16,"layer_types":["full_attention","full_attention","full_attention"]`:          0,
 		`"model_type":"llama","sliding_window":16`:                                                                                                       0,
+		`"model_type":"qwen2","sliding_window":16,"max_window_layers":0`:                                                                                 0,
 		`"model_type":"qwen2","sliding_window":16`:                                                                                                       0,
 		`"model_type":"qwen2","sliding_window":16,"use_sliding_window":false`:                                                                            0,
 		`"model_type":"qwen2","sliding_window":16,"use_sliding_window":true`:                                                                             0, // max_window_layers 28 is more than there are

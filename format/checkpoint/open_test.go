@@ -143,6 +143,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"integers", edits{edit(up0, func(t *ct.Tensor) { t.DType = "I16" })}, nil, []string{"model.safetensors", up0, `"I16"`}},
 		{"doubles", edits{edit("model.norm.weight", func(t *ct.Tensor) { t.DType, t.Data = "F64", make([]byte, 512) })}, nil, []string{`"model.norm.weight"`, `"F64"`}},
 		{"scale beside plain weights", edits{extra(up0+"_scale", "F32", []int{1}, 4)}, nil, []string{"model.safetensors", up0 + "_scale", "quantised"}},
+		{"inverse scale", edits{extra(up0+"_scale_inv", "F32", []int{1, 1}, 4)}, nil, []string{"model.safetensors", up0 + "_scale_inv", "quantised"}},
 		{"input scale", edits{extra("model.layers.0.mlp.up_proj.input_scale", "BF16", nil, 2)}, nil, []string{"input_scale", "quantised"}},
 
 		// Shapes against config.json.
