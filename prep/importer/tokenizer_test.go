@@ -384,3 +384,35 @@ func TestTokenizerRefused(t *testing.T) {
 		}
 	}
 }
+
+func fuzzTokenizer(t *testing.T, model, pre, tokens, merge string, types []byte, bos, eos uint32, add bool) {
+	list := strings.Split(tokens, " ")
+	kinds, scores := make([]int32, len(types)), make([]float32, len(types))
+	for i, b := range types {
+		kinds[i], scores[i] = int32(b&7), -float32(b>>3)
+	}
+	v, err := readTokenizer(meta{"m.gguf", map[string]any{
+		keyModel: model, keyPre: pre, keyTokens: list, keyTypes: kinds, keyScores: scores, keyMerges: []string{merge}, "tokenizer.ggml.add_bos_token": add,
+		"tokenizer.ggml.bos_token_id": bos, "tokenizer.ggml.eos_token_id": eos, "tokenizer.ggml.unknown_token_id": bos ^ eos, "tokenizer.ggml.add_eos_token": !add,
+	}})
+	if err != nil {
+		if !isRefusal(err, "m.gguf", "") {
+			t.Fatal(err)
+		}
+		return
+	}
+	b, err := v.json()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !json.Valid(b) {
+		t.Fatalf("not JSON: %s", b)
+	}
+	tok, err := tokenizer.Parse("tokenizer.json", b)
+	if err != nil {
+		return // what the runtime refuses, Import refuses
+	}
+	for _, s := range list {
+		tok.Decode(tok.Encode(s, true), false)
+	}
+}
