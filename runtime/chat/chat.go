@@ -1,9 +1,11 @@
 package chat
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -49,11 +51,28 @@ func New(template string, bos, eos string) (*Template, error) {
 		t.template, err = exec.NewTemplate(rootName, cfg, onlyRoot(source), newEnvironment())
 		return err
 	})
+	if err == nil {
+		err = t.try()
+	}
 	if err != nil {
 		return nil, format.Hint(format.Inputf("chat template: %s", firstLine(err, source)), "the template uses what is not supported; use raw completions, or a simpler template")
 	}
 	return t, nil
 }
+
+// try renders two conversations that every template knows, so that what the engine cannot do shows at start and not at the first request.
+func (t *Template) try() error {
+	for _, msgs := range [][]Message{{{"user", "a"}}, {{"user", "a"}, {"assistant", "b"}, {"user", "c"}}} {
+		var raised *RaisedError
+		if _, err := t.Render(msgs, true); err != nil && !errors.As(err, &raised) {
+			return errors.New(strings.TrimPrefix(err.Error(), "chat template: "))
+		}
+	}
+	return nil
+}
+
+// roles are those that templates know. Others are refused: templates build control tokens from role names, and a client could name one "end".
+var roles = []string{"system", "user", "assistant", "developer", "tool", "function", "ipython"}
 
 // Render returns the prompt for a conversation. Encode it with tokenizer.Encode(text, false): the template prints the BOS where one belongs.
 // When messages come from outside, use RenderSegments.
@@ -63,6 +82,9 @@ func (t *Template) Render(msgs []Message, addGenerationPrompt bool) (string, err
 	g := newGuard()
 	turns := make(list, len(msgs))
 	for i, m := range msgs {
+		if !slices.Contains(roles, m.Role) {
+			return "", format.Inputf("message %d: role %.40q is not one of %s", i, m.Role, strings.Join(roles, ", "))
+		}
 		turns[i] = map[string]any{"role": m.Role, "content": m.Content}
 	}
 	data := exec.NewContext(map[string]any{
@@ -110,7 +132,7 @@ func (t *Template) RenderSegments(msgs []Message, addGenerationPrompt bool, cont
 	var mark string
 	for i, m := range msgs {
 		marked[i] = m
-		if !spells(m.Content, control) && !spells(m.Role, control) {
+		if !spells(m.Content, control) {
 			continue
 		}
 		if mark == "" {
@@ -119,7 +141,7 @@ func (t *Template) RenderSegments(msgs []Message, addGenerationPrompt bool, cont
 				return nil, err
 			}
 		}
-		marked[i] = Message{markSpellings(m.Role, control, mark), markSpellings(m.Content, control, mark)}
+		marked[i].Content = markSpellings(m.Content, control, mark)
 	}
 	text, err := t.Render(marked, addGenerationPrompt)
 	if err != nil {
@@ -165,19 +187,15 @@ func spells(s string, control []string) bool {
 // markSpellings puts mark behind the first rune of every place where a control token starts, overlapping ones too.
 func markSpellings(s string, control []string, mark string) string {
 	var out strings.Builder
-	for i, r := range s {
+	for i := range s {
 		_, n := utf8.DecodeRuneInString(s[i:])
 		out.WriteString(s[i : i+n])
 		for _, c := range control {
 			if c != "" && strings.HasPrefix(s[i:], c) {
-				if r, _ := utf8.DecodeRuneInString(c); r == utf8.RuneError {
-					break
-				}
 				out.WriteString(mark)
 				break
 			}
 		}
-		_ = r
 	}
 	return out.String()
 }
@@ -189,7 +207,7 @@ func unusedRune(source, bos, eos string, msgs []Message) (string, error) {
 			return true
 		}
 		for _, m := range msgs {
-			if strings.Contains(m.Content, c) || strings.Contains(m.Role, c) {
+			if strings.Contains(m.Content, c) {
 				return true
 			}
 		}

@@ -125,6 +125,55 @@ func TestUserControlTokensStayText(t *testing.T) {
 	}
 }
 
+// A template builds control tokens from roles, so a role may not be just anything.
+func TestRolesRefused(t *testing.T) {
+	tmpl, err := New(tinyTemplate, "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, role := range []string{"end", "", "User", "user ", "user|>x<|end"} {
+		if _, err := tmpl.Render([]Message{{role, "x"}}, true); err == nil || !errors.Is(err, format.ErrInput) {
+			t.Errorf("%q: %v", role, err)
+		}
+	}
+}
+
+// A template whose own BOS and a post-processor that adds one: one BOS in the prompt.
+func TestOneBOS(t *testing.T) {
+	tok, err := tokenizer.Load("../tokenizer/testdata/llama2/tokenizer.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tmpl, err := New("{{bos_token}}{% for m in messages %}[{{m.role}}]{{m.content}}{% endfor %}", "<s>", "</s>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, err := tmpl.Encode(tok, []Message{{"user", "hi"}}, true)
+	bos, _ := tok.ID("<s>")
+	if err != nil || len(ids) < 2 || ids[0] != bos || slices.Contains(ids[1:], bos) {
+		t.Errorf("%v, %v", ids, err)
+	}
+}
+
+// What the engine lacks is refused when the template is parsed, by name.
+func TestRefusedAtStart(t *testing.T) {
+	for source, want := range map[string]string{
+		"{% if false %}{{ 'a' | frobnicate }}{% endif %}": `filter "frobnicate"`,
+		"{{ messages[0].content | center(3) }}":           `filter "center"`,
+		"{{ 2 * 3 }}":                                     "operator *",
+		"{% include 'x' %}":                               "include",
+		"{{ frobnicate(1) }}":                             "frobnicate",
+		"{{ messages[0].content.frobnicate() }}":          "frobnicate",
+	} {
+		if _, err := New(source, "", ""); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", source, err)
+		}
+	}
+	if _, err := New("{{ raise_exception('never') }}", "", ""); err != nil {
+		t.Errorf("a template that only raises: %v", err)
+	}
+}
+
 func TestStrftime(t *testing.T) {
 	tmpl, err := New("{{ strftime_now('%d %b %Y %H:%M %% %-d %B') }}", "", "")
 	if err != nil {

@@ -3,6 +3,7 @@ package chat
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -256,6 +257,15 @@ func checkTag(s string, kind byte) (int, error) {
 			}
 		case c == ')' || c == ']' || c == '}':
 			depth--
+		case c == '|':
+			name := strings.TrimLeft(s[i+1:], " \t\r\n")
+			n := 0
+			for n < len(name) && (name[n] == '_' || name[n] >= 'a' && name[n] <= 'z' || name[n] >= 'A' && name[n] <= 'Z') {
+				n++
+			}
+			if name = name[:n]; !slices.Contains(filters, name) && !slices.Contains(ownFilters, name) {
+				return 0, format.Inputf("chat template: the filter %.40q is not supported", name)
+			}
 		case c == '*':
 			return 0, format.Inputf("chat template: the operator * is not supported")
 		}

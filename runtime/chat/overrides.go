@@ -22,6 +22,7 @@ var (
 		"max", "min", "rejectattr", "reject", "reverse", "round", "safe", "selectattr", "select", "sort", "string", "sum", "title", "trim",
 		"unique", "upper", "e", "escape", "groupby", "truncate", "wordcount",
 	}
+	ownFilters    = []string{"tojson", "items", "replace", "list"}
 	stringMethods = []string{
 		"capitalize", "casefold", "count", "endswith", "find", "isalnum", "isalpha", "isascii", "isdecimal", "isdigit", "islower", "isnumeric",
 		"isspace", "istitle", "isupper", "join", "lower", "lstrip", "removeprefix", "removesuffix", "rfind", "rstrip", "startswith", "strip",
