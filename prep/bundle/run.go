@@ -121,8 +121,9 @@ func hashes(outputs map[string]string) []string {
 }
 
 // published says why the bundle outside the work folder is not the one that was published.
-func (a *assembler) published(_ string, values map[string]any) error {
-	if _, err := bundle.Open(a.o.Out); err != nil {
+func (a *assembler) published(ctx context.Context, values map[string]any) error {
+	b, err := bundle.Open(a.o.Out)
+	if err != nil {
 		return err
 	}
 	h, err := stage.FileHash(filepath.Join(a.o.Out, bundle.MemberManifest))
@@ -131,6 +132,15 @@ func (a *assembler) published(_ string, values map[string]any) error {
 	}
 	if h != values["manifest_sha256"] {
 		return fmt.Errorf("%s holds another bundle", a.o.Out)
+	}
+	for _, m := range b.Manifest.Members {
+		h, err := a.e.FileHash(ctx, b.Path(m.Name))
+		if err != nil {
+			return err
+		}
+		if h != m.SHA256 {
+			return fmt.Errorf("%s is damaged", b.Path(m.Name))
+		}
 	}
 	return nil
 }

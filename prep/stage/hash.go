@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -23,30 +24,32 @@ const settle = 2 * time.Second
 
 // stamp is what must be unchanged for a remembered hash to hold. Every write changes ctime.
 type stamp struct {
-	Size  int64  `json:"size"`
-	Mtime int64  `json:"mtime_ns"`
-	Ctime int64  `json:"ctime_ns"`
-	Inode uint64 `json:"inode"`
+	Size  int64 `json:"size"`
+	Mtime int64 `json:"mtime_ns"`
+	Ctime int64 `json:"ctime_ns"`
 }
 
 type hashEntry struct {
 	stamp
 	SHA256 string `json:"sha256"`
+	Path   string `json:"path"` // for people
 }
 
-// hashCache is Work/hashes.json: absolute path → hash.
+// hashCache is Work/hashes.json: "device:inode" → hash. A bundle's members are hard links into the work folder;
+// this way they are hashed once.
 type hashCache struct {
 	mu    sync.Mutex
 	files map[string]hashEntry
 	dirty bool
 }
 
-func stampOf(st os.FileInfo) stamp {
-	s := stamp{Size: st.Size(), Mtime: st.ModTime().UnixNano()}
+func stampOf(st os.FileInfo) (id string, s stamp) {
+	s = stamp{Size: st.Size(), Mtime: st.ModTime().UnixNano()}
 	if x, ok := st.Sys().(*syscall.Stat_t); ok {
-		s.Ctime, s.Inode = x.Ctim.Nano(), x.Ino
+		s.Ctime = x.Ctim.Nano()
+		id = fmt.Sprintf("%d:%d", x.Dev, x.Ino)
 	}
-	return s
+	return id, s
 }
 
 func (e *Env) cache() *hashCache {
@@ -92,9 +95,9 @@ func (e *Env) fileHash(ctx context.Context, path string, p *Progress) (string, e
 	if err != nil {
 		return "", format.IOf("%w", err)
 	}
-	before := stampOf(st)
+	id, before := stampOf(st)
 	c.mu.Lock()
-	old, ok := c.files[abs]
+	old, ok := c.files[id]
 	c.mu.Unlock()
 	if ok && old.stamp == before {
 		p.Add(st.Size())
@@ -105,12 +108,15 @@ func (e *Env) fileHash(ctx context.Context, path string, p *Progress) (string, e
 		return "", err
 	}
 	st, err = os.Stat(abs)
-	if err != nil || stampOf(st) != before {
+	if err != nil {
+		return "", format.IOf("%w", err)
+	}
+	if now, after := stampOf(st); now != id || after != before {
 		return "", format.IOf("%s: changed while it was read", path)
 	}
-	if time.Since(time.Unix(0, before.Ctime)) > settle {
+	if id != "" && time.Since(time.Unix(0, before.Ctime)) > settle {
 		c.mu.Lock()
-		c.files[abs] = hashEntry{before, h}
+		c.files[id] = hashEntry{before, h, abs}
 		c.dirty = true
 		c.mu.Unlock()
 	}

@@ -58,7 +58,7 @@ type Spec struct {
 	Params  any      // encoded as JSON
 	// Check, if set, is a further condition for being up to date, such as an output outside the work folder. It
 	// gets the values of the recorded run.
-	Check func(dir string, values map[string]any) error
+	Check func(ctx context.Context, values map[string]any) error
 }
 
 // Report is what a stage tells at its end.
@@ -241,7 +241,7 @@ func (e *Env) upToDate(ctx context.Context, dir string, rec *record, s Spec, p *
 		}
 	}
 	if s.Check != nil {
-		return s.Check(dir, rec.Report.Values)
+		return s.Check(ctx, rec.Report.Values)
 	}
 	return nil
 }

@@ -89,7 +89,7 @@ func TestSkipsOnlyWhatIsUpToDate(t *testing.T) {
 	check("hash cache gone", false)
 	write(filepath.Join(work, "hashes.json"), "[1]")
 	check("hash cache damaged", false)
-	spec.Check = func(string, map[string]any) error { return errors.New("no") }
+	spec.Check = func(context.Context, map[string]any) error { return errors.New("no") }
 	check("own condition", true)
 	if got, _ := os.ReadFile(out); string(got) != "bytes" {
 		t.Errorf("output %q", got)
