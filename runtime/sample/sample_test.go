@@ -195,10 +195,11 @@ func TestSeedDecides(t *testing.T) {
 		}
 		return ids
 	}
-	if draw(1) != draw(1) {
+	first, again := draw(1), draw(1)
+	if first != again {
 		t.Error("one seed gave two sequences")
 	}
-	if draw(1) == draw(2) {
+	if first == draw(2) {
 		t.Error("two seeds gave one sequence")
 	}
 }

@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	cacheSlots = 1 << 12
+	cacheSlots = 1 << 13
 	cacheWord  = 24 // bytes; longer words are not kept
 	cacheIDs   = 8
 	shortWord  = 48 // symbols; longer words merge through a heap
