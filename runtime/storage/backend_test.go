@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -153,7 +154,7 @@ func TestLuck(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 3))
-	for round := range 60 {
+	for round := range 40 {
 		o := Options{
 			QueueDepth: 1 + rng.IntN(20),
 			Staging:    []int{1, 100 << 10, 4 << 20}[rng.IntN(3)],
@@ -165,15 +166,16 @@ func TestLuck(t *testing.T) {
 		if round%2 == 1 {
 			bad = rng.Int64N(size)
 		}
-		s.pick = func(n int) int { return rng.IntN(n) }
+		luck := rand.New(rand.NewPCG(seed, uint64(100+round))) // the loop's own
+		s.pick = func(n int) int { return luck.IntN(n) }
 		s.fate = func(o *op) int32 {
 			switch lo := o.pos(); {
 			case lo <= bad && bad < lo+int64(o.left()):
 				return -int32(unix.EIO)
-			case rng.IntN(4) == 0:
-				return -int32([]syscall.Errno{unix.EAGAIN, unix.EINTR, unix.EBUSY}[rng.IntN(3)])
-			case rng.IntN(3) == 0:
-				return int32(4096 + rng.IntN(o.left()))
+			case luck.IntN(4) == 0:
+				return -int32([]syscall.Errno{unix.EAGAIN, unix.EINTR, unix.EBUSY}[luck.IntN(3)])
+			case luck.IntN(3) == 0:
+				return int32(4096 + luck.IntN(o.left()))
 			}
 			return 0
 		}
@@ -243,6 +245,7 @@ func TestErrorText(t *testing.T) {
 		if n == 8 {
 			break
 		}
+		runtime.Gosched()
 	}
 	s.allow(-1)
 	want := fmt.Sprintf("read %s at offset 4096 (4096 bytes): input/output error", path)
