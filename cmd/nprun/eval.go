@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -18,7 +19,7 @@ func evalCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "eval",
 		Usage: "measure perplexity of a text, or print the log-probability of every token",
-		Description: "Perplexity: the text is encoded once without special tokens and cut into windows without overlap; every token\n" +
+		Description: "Perplexity: the text, its line ends made \\n, is encoded once without special tokens and cut into windows without overlap; every token\n" +
 			"that has another before it in its window is scored. In sparse mode the first token of a window runs through whole\n" +
 			"layers and each later one reads its rows from disk, as in generation.\n\nExamples:\n" +
 			"  nprun eval -b BUNDLE --text wiki.test.raw --window 512 --windows 32\n  nprun eval -b BUNDLE --mode sparse --ids 1,5,7 --json",
@@ -32,6 +33,9 @@ func evalCommand() *cli.Command {
 		Action: evaluate,
 	}
 }
+
+// newlines makes every line end a \n, as Python does when it reads a text file; published figures rest on that.
+var newlines = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
 func evaluate(c *cli.Context) error {
 	given := 0
@@ -87,7 +91,7 @@ func evaluate(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	ids := e.Tokenizer.Encode(text, false)
+	ids := e.Tokenizer.Encode(newlines.Replace(text), false)
 	start, said := time.Now(), time.Now()
 	p, err := eval.Run(c.Context, e, ids, eval.Protocol{Window: c.Int("window"), MaxWindows: c.Int("windows"), BOS: c.Bool("bos")}, func(done, total int) {
 		if time.Since(said) > 2*time.Second {

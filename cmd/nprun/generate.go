@@ -104,13 +104,9 @@ func promptText(s string) (string, error) {
 // rawIDs encodes a prompt with the tokenizer's own specials, a BOS that the text brings along not doubled. An empty
 // prompt of a model that has a BOS is that BOS.
 func rawIDs(e *engine.Engine, text string) []int32 {
-	ids := e.Tokenizer.Encode(text, true)
-	bos := int32(e.Config.BOS)
-	if bos >= 0 && len(ids) >= 2 && ids[0] == bos && ids[1] == bos && e.Tokenizer.AddsBOS() {
-		ids = ids[1:]
-	}
-	if len(ids) == 0 && bos >= 0 {
-		ids = []int32{bos}
+	ids, _ := e.Tokenizer.EncodeCompletion(text)
+	if len(ids) == 0 && e.Config.BOS >= 0 {
+		ids = []int32{int32(e.Config.BOS)}
 	}
 	return ids
 }
