@@ -13,8 +13,6 @@ type meta struct {
 	kv   map[string]any
 }
 
-func (m meta) has(key string) bool { _, ok := m.kv[key]; return ok }
-
 func (m meta) wrong(key, want string) error {
 	return format.Inputf("%s: key %q: is a %T, want %s", m.path, key, m.kv[key], want)
 }

@@ -26,40 +26,36 @@ func (v *vocabulary) deriveMerges(m meta) error {
 	if pre, ok, err := array[uint8](m, "tokenizer.ggml.precompiled_charsmap", "uint8"); err == nil && ok && len(pre) > 0 {
 		return format.Inputf("%s: key %q: a normalisation table is not supported", m.path, "tokenizer.ggml.precompiled_charsmap")
 	}
-	ids := make(map[string]int, len(v.tokens))
+	normal := make(map[string]bool, len(v.tokens))
 	for id, s := range v.tokens {
 		if math.IsNaN(float64(scores[id])) {
 			return format.Inputf("%s: key %q: the score of token %d is NaN", m.path, keyScores, id)
 		}
 		if t := v.types[id]; (t == tokenNormal || t == tokenUndefined) && s != "" {
-			ids[s] = id
+			normal[s] = true
 		}
 	}
 	type merge struct {
 		score       float32
 		left, right int // lengths in characters
-		a, b        int // ids of the parts
 		text        string
 		cut         int // bytes of the left part
 	}
 	var all []merge
 	for id, s := range v.tokens {
-		if _, ok := ids[s]; !ok {
+		if !normal[s] {
 			continue
 		}
-		first := len(all)
 		for cut, left := 0, 0; cut < len(s); left++ {
-			if cut > 0 {
-				a, okA := ids[s[:cut]]
-				b, okB := ids[s[cut:]]
-				if okA && okB {
-					all = append(all, merge{scores[id], left, utf8.RuneCountInString(s[cut:]), a, b, s, cut})
-				}
+			if cut > 0 && normal[s[:cut]] && normal[s[cut:]] {
+				all = append(all, merge{scores[id], left, utf8.RuneCountInString(s[cut:]), s, cut})
 			}
 			_, n := utf8.DecodeRuneInString(s[cut:])
 			cut += n
 		}
-		slices.SortStableFunc(all[first:], func(x, y merge) int { return cmp.Or(cmp.Compare(x.a, y.a), cmp.Compare(x.b, y.b)) })
+		if len(all) > maxMerges {
+			return format.Inputf("%s: key %q: the pieces make more than %d merges", m.path, keyTokens, maxMerges)
+		}
 	}
 	slices.SortStableFunc(all, func(x, y merge) int {
 		return cmp.Or(cmp.Compare(y.score, x.score), cmp.Compare(y.left, x.left), cmp.Compare(y.right, x.right))

@@ -1,7 +1,6 @@
 package importer
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -18,8 +17,10 @@ const (
 	keyPre    = "tokenizer.ggml.pre"
 )
 
-// maxTokenBytes bounds one token's text: the longest real ones are runs of spaces of a few hundred bytes.
-const maxTokenBytes = 4096
+const (
+	maxTokenBytes = 1024    // of one token's text: the longest real ones are runs of spaces of a few hundred bytes
+	maxMerges     = 1 << 22 // that scores may stand for: a vocabulary of 256k pieces has about 600k
+)
 
 // The kinds of tokens in tokenizer.ggml.token_type.
 const (
@@ -122,6 +123,9 @@ func (v *vocabulary) readTokens(m meta) error {
 		}
 		if t := v.types[id]; t < tokenUndefined || t > tokenByte {
 			return format.Inputf("%s: key %q: token %d has the unknown type %d", m.path, keyTypes, id, t)
+		}
+		if v.types[id] == tokenByte && !isByteToken(s) {
+			return format.Inputf("%s: key %q: token %d is %q, which is no byte token", m.path, keyTypes, id, s)
 		}
 		if s == "" { // no text: an id that is never produced
 			v.types[id] = tokenUnused
@@ -296,4 +300,8 @@ func special(kind int32) (added, hidden bool) {
 	return false, false
 }
 
-func byteToken(b int) string { return fmt.Sprintf("<0x%02X>", b) }
+// isByteToken recognises "<0x00>" to "<0xFF>".
+func isByteToken(s string) bool {
+	const digits = "0123456789ABCDEF"
+	return len(s) == 6 && s[:3] == "<0x" && s[5] == '>' && strings.IndexByte(digits, s[3]) >= 0 && strings.IndexByte(digits, s[4]) >= 0
+}

@@ -344,6 +344,11 @@ func TestTokenizerRefused(t *testing.T) {
 			x[5] = 9
 			f.Set(keyTypes, x)
 		}, `token 5 has the unknown type 9`},
+		{"byte token without a byte", "llama", func(f *gguftest.File) {
+			x := slices.Clone(value[[]int32](f, keyTypes))
+			x[36] = tokenByte
+			f.Set(keyTypes, x)
+		}, `token 36 is "!", which is no byte token`},
 		{"no merges", "gpt2", func(f *gguftest.File) { f.Delete(keyMerges) }, keyMerges},
 		{"merge of one part", "gpt2", func(f *gguftest.File) { f.Set(keyMerges, []string{"t h", "the"}) }, `entry 1, "the"`},
 		{"empty merge", "gpt2", func(f *gguftest.File) { f.Set(keyMerges, []string{""}) }, `entry 0`},
@@ -359,6 +364,15 @@ func TestTokenizerRefused(t *testing.T) {
 		{"template of another kind", "gpt2", func(f *gguftest.File) { f.Set("tokenizer.chat_template", []string{"x"}) }, "chat_template"},
 		{"no scores", "llama", func(f *gguftest.File) { f.Delete(keyScores) }, keyScores},
 		{"too few scores", "llama", func(f *gguftest.File) { f.Set(keyScores, []float32{1}) }, keyScores},
+		{"too many merges", "llama", func(f *gguftest.File) { // runs of 1 to 1000 of each of ten letters: half a million ways to split for each
+			var tokens []string
+			for c := 'a'; c < 'k'; c++ {
+				for n := 1; n <= 1000; n++ {
+					tokens = append(tokens, strings.Repeat(string(c), n))
+				}
+			}
+			f.Set(keyTokens, tokens).Set(keyScores, make([]float32, len(tokens))).Delete(keyTypes)
+		}, "more than 4194304 merges"},
 		{"score is NaN", "llama", func(f *gguftest.File) {
 			x := make([]float32, 270)
 			x[7] = float32(math.NaN())

@@ -1,4 +1,3 @@
-// Package gguftest writes small GGUF files for tests. It shares no code with the reader, and writes wrong files as readily as right ones.
 package gguftest
 
 import (
