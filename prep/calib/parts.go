@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 
 	"neuroprefetcher/format"
@@ -18,6 +17,9 @@ import (
 
 // MetaFile describes a capture; it is written last.
 const MetaFile = "capture.json"
+
+// maxMeta bounds MetaFile: a line per layer and part.
+const maxMeta = 16 << 20
 
 // Meta is the content of MetaFile.
 type Meta struct {
@@ -74,7 +76,7 @@ type Capture struct {
 // OpenCapture opens the capture stage's folder and holds every file against the shapes.
 func OpenCapture(dir string, cfg *checkpoint.Config) (_ *Capture, err error) {
 	path := filepath.Join(dir, MetaFile)
-	b, err := os.ReadFile(path)
+	b, err := format.ReadFile(path, maxMeta)
 	if err != nil {
 		return nil, format.Hint(format.Inputf("no finished capture: %w", err), "run npprep capture with the same --work")
 	}
@@ -84,6 +86,14 @@ func OpenCapture(dir string, cfg *checkpoint.Config) (_ *Capture, err error) {
 	}
 	if c.Layers != cfg.Layers || c.Hidden != cfg.Hidden || c.Neurons != cfg.Intermediate || len(c.Thresholds) != c.Layers {
 		return nil, format.Inputf("%s: captured from another model shape (%d layers, %d hidden, %d neurons)", path, c.Layers, c.Hidden, c.Neurons)
+	}
+	if c.Window < 1 {
+		return nil, format.Corruptf("%s: windows of %d tokens", path, c.Window)
+	}
+	for l, t := range c.Thresholds {
+		if t[0] > infBits || t[1] > infBits {
+			return nil, format.Corruptf("%s: layer %d: thresholds %v are no float16 magnitudes", path, l, t)
+		}
 	}
 	defer func() {
 		if err != nil {

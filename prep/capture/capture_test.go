@@ -261,7 +261,8 @@ func TestDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, bad := range []string{"", "{}", strings.Replace(string(good), `"tokens": 70`, `"tokens": 71`, 1),
-		strings.Replace(string(good), `"hidden": 128`, `"hidden": 64`, 1), strings.Replace(string(good), "32,", "31,", 1)} {
+		strings.Replace(string(good), `"hidden": 128`, `"hidden": 64`, 1), strings.Replace(string(good), "32,", "31,", 1),
+		strings.Replace(string(good), `"window": 16`, `"window": 0`, 1)} {
 		if bad == string(good) {
 			t.Fatal("nothing was bent")
 		}

@@ -62,15 +62,14 @@ func run(ctx context.Context, e *stage.Env, o Options, captured, dir string, p *
 	w := predictor.Words(c.Neurons)
 	s := masks{data: make([]uint64, c.Tokens*w), n: c.Tokens, w: w, m: c.Neurons}
 	smallest, largest := predictor.MaxCentroids, 0
-	distance, tables := 0.0, 0
+	distance := 0.0
 	p.Start("cluster", int64(2*c.Layers), "tables")
 	for l := range c.Layers {
 		for proj := range predictor.Projections {
 			path := calib.TablePath(dir, proj, l)
-			t, err := calib.OpenTable(path, c.Neurons, c.Tokens)
-			if err == nil { // left by an interrupted run with the same key
+			if t := finished(path, c); t != nil { // left by an interrupted run with the same key
 				smallest, largest = min(smallest, t.K), max(largest, t.K)
-				t.Close()
+				distance += meanDistance(s, t)
 				p.Add(1)
 				continue
 			}
@@ -86,17 +85,33 @@ func run(ctx context.Context, e *stage.Env, o Options, captured, dir string, p *
 				return nil, err
 			}
 			distance += meanDistance(s, made)
-			tables++
 			smallest, largest = min(smallest, made.K), max(largest, made.K)
 			p.Add(1)
 		}
 	}
 	p.Done()
-	values := map[string]any{"tables": 2 * c.Layers, "tokens": c.Tokens, "centroids_least": smallest, "centroids_most": largest}
-	if tables > 0 {
-		values["mean_hamming"] = distance / float64(tables)
+	return map[string]any{"tables": 2 * c.Layers, "tokens": c.Tokens, "centroids_least": smallest, "centroids_most": largest,
+		"mean_hamming": distance / float64(2*c.Layers)}, nil
+}
+
+// finished reads a whole table, or returns nil.
+func finished(path string, c *calib.Capture) *calib.Table {
+	r, err := calib.OpenTable(path, c.Neurons, c.Tokens)
+	if err != nil {
+		return nil
 	}
-	return values, nil
+	defer r.Close()
+	t := &calib.Table{K: r.K}
+	if t.Centroids, err = r.Centroids(); err != nil {
+		return nil
+	}
+	if t.IDs, err = r.IDs(); err != nil {
+		return nil
+	}
+	if t.Counts, err = r.Counts(); err != nil {
+		return nil
+	}
+	return t
 }
 
 // fits holds what one table needs against the budget.

@@ -24,7 +24,8 @@ type batch struct {
 	a, silu [predictor.Blocks][]float32     // (B, F) before and after the activation
 	logits  []float32                       // (B, rows); softmax in place, then the gradient
 	loss    []float32                       // (B, tables)
-	rank    []int32                         // (B, tables) how many ids score above the right one
+	rank    []int32                         // (B, tables) how many ids score above the right one, if ranked
+	ranked  bool
 
 	dx, dn []float32 // (B, T)
 	da     []float32 // (B, F)
@@ -65,7 +66,7 @@ func (b *batch) each(f func(i int)) {
 	})
 }
 
-// forward fills x … logits, loss and rank from in, gate0 and want.
+// forward fills x … logits, loss and, if ranked, rank from in, gate0 and want.
 func (b *batch) forward(w *weights) {
 	s, n := b.s, b.n
 	h, t, f := s.h, s.t, s.inner()
@@ -97,7 +98,9 @@ func (b *batch) forward(w *weights) {
 		for c, k := range s.heads {
 			row, want := b.logits[i*rows+at:i*rows+at+k], int(b.want[c][i])
 			b.loss[i*len(s.heads)+c] = kernels.LogSumExp(row) - row[want]
-			b.rank[i*len(s.heads)+c] = rankOf(row, want)
+			if b.ranked {
+				b.rank[i*len(s.heads)+c] = rankOf(row, want)
+			}
 			at += k
 		}
 	})

@@ -164,6 +164,8 @@ func shuffled(tokens []int32, seed uint64, epoch int) []int32 {
 // measure runs the held-out windows.
 func (d *data) measure(ctx context.Context, b *batch, w *weights) (quality, error) {
 	tables, layers := len(d.ids), len(d.ids)/2
+	b.ranked = true
+	defer func() { b.ranked = false }()
 	q := quality{Layers1: make([]float64, layers), Layers5: make([]float64, layers)}
 	for lo := 0; lo < len(d.held); lo += b.max {
 		if err := ctx.Err(); err != nil {
