@@ -6,8 +6,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -427,4 +429,37 @@ func TestSideTable(t *testing.T) {
 	if !bytes.Equal(side, want) {
 		t.Error("rows.crc differs")
 	}
+}
+
+// Converting a tensor leaves nothing behind: what is kept does not grow with the number of tensors.
+func TestResidentKeepsNoScratch(t *testing.T) {
+	c, err := checkpoint.Open(ct.Dir(t, func(m *ct.Model) { m.Layers, m.Hidden, m.HeadDim, m.Heads, m.KVHeads = 6, 512, 64, 8, 8 }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	r := &repacker{ctx: context.Background(), c: c}
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	var n int64
+	var entries []tensors.Entry
+	for _, name := range residentNames(c.Config) {
+		e, err := r.entry(name, &n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Write(io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		entries = append(entries, e)
+	}
+	if after := heap(); after > before+4<<20 {
+		t.Errorf("%d bytes are kept for %d tensors", after-before, len(entries))
+	}
+	runtime.KeepAlive(entries)
 }

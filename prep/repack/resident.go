@@ -9,7 +9,7 @@ import (
 )
 
 // pieceElems is how many elements of a resident tensor are converted at once.
-const pieceElems = 1 << 20
+const pieceElems = 1 << 18
 
 // entry describes a tensor of resident.safetensors: matrices as float16, norms and biases as float32. Its bytes
 // are converted while they are written.
@@ -18,9 +18,8 @@ func (r *repacker) entry(name string, underflow *int64) (tensors.Entry, error) {
 	if err != nil {
 		return tensors.Entry{}, err
 	}
-	c, err := newConverter(r.c.Dir, info)
-	if err != nil {
-		return tensors.Entry{}, err
+	if _, err := newConverter(r.c.Dir, info); err != nil {
+		return tensors.Entry{}, err // before anything is written
 	}
 	vector := len(info.Shape) == 1 || strings.HasSuffix(name, ".bias")
 	ent := tensors.Entry{Name: name, DType: "F16", Shape: info.Shape}
@@ -29,6 +28,10 @@ func (r *repacker) entry(name string, underflow *int64) (tensors.Entry, error) {
 	}
 	ent.Write = func(w io.Writer) error {
 		_, data, err := r.c.Tensor(name)
+		if err != nil {
+			return err
+		}
+		c, err := newConverter(r.c.Dir, info) // its scratch must not outlive this tensor
 		if err != nil {
 			return err
 		}
