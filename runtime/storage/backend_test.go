@@ -146,6 +146,70 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// TestStartWhileBusy: a batch submitted while reads of an earlier one are in flight starts at once.
+func TestStartWhileBusy(t *testing.T) {
+	path := makeFile(t, t.TempDir(), 1<<20)
+	r, s := openScripted(t, path, Options{QueueDepth: 4})
+	s.allow(0)
+	var batches [3]Batch
+	for l := range batches {
+		batches[l].Items = []Item{{int64(l * 50000), make([]byte, 100)}}
+		r.Submit(&batches[l])
+		for started := false; !started; runtime.Gosched() {
+			s.mu.Lock()
+			started = len(s.starts) == l+1
+			s.mu.Unlock()
+		}
+	}
+	s.allow(-1)
+	for l := range batches {
+		if err := r.Wait(&batches[l]); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestWake: a wait ends by wake alone, whether the wake comes before it or after, again and again.
+func TestWake(t *testing.T) {
+	path := makeFile(t, t.TempDir(), 1<<20)
+	for _, name := range backends {
+		t.Run(name, func(t *testing.T) {
+			runtime.LockOSThread() // the ring's thread
+			defer runtime.UnlockOSThread()
+			f, err := openFile(path, "auto")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.close()
+			stage, err := newStaging(1 << 20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer stage.free()
+			ops := make([]op, 4)
+			var b backend = newWorkers(f.fd, ops)
+			if name == "uring" {
+				b.close()
+				if b, _, _, err = newURing(kernelCalls, f.fd, ops, stage.mem); err != nil {
+					t.Fatal(err)
+				}
+			}
+			defer b.close()
+			results := make([]result, len(ops))
+			for k := range 20 {
+				if k%2 == 0 {
+					b.wake()
+				} else {
+					go b.wake()
+				}
+				if n := b.wait(results); n != 0 {
+					t.Fatalf("%d results, none was asked for", n)
+				}
+			}
+		})
+	}
+}
+
 // TestLuck ends reads in random order, short, with transient errors and with lasting ones. Good batches have every byte; bad
 // ones say so, their flags are true, and what is not done is untouched; the batches behind them are served.
 func TestLuck(t *testing.T) {

@@ -14,6 +14,9 @@
 // and a Dst is touched only once its bytes have arrived. Direct: for batches with InPlace set, where offset, length and address
 // are aligned, the kernel writes to Dst itself, several items per read when they follow each other in the file.
 //
+// The loop sits in a system call most of the time and on its own OS thread; a program that keeps all of GOMAXPROCS computing
+// should give it one more.
+//
 // Invariants:
 //   - batches are started strictly in order of Submit and finish each on its own;
 //   - an item is Done exactly when all its bytes are placed; an error ends its own batch only;

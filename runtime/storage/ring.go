@@ -18,43 +18,49 @@ import (
 // Layouts and numbers are those of linux/io_uring.h; x/sys has only the system call numbers.
 
 type sqOffsets struct {
-	head, tail, ringMask, ringEntries, flags, dropped, array, _ uint32
-	userAddr                                                    uint64
+	head, tail, ringMask uint32
+	_                    [3]uint32 // ring_entries, flags, dropped
+	array                uint32
+	_                    uint32
+	_                    uint64 // user_addr
 }
 
 type cqOffsets struct {
-	head, tail, ringMask, ringEntries, overflow, cqes, flags, _ uint32
-	userAddr                                                    uint64
+	head, tail, ringMask uint32
+	_                    [2]uint32 // ring_entries, overflow
+	cqes                 uint32
+	_                    [2]uint32 // flags
+	_                    uint64    // user_addr
 }
 
 type ringParams struct {
-	sqEntries, cqEntries, flags, sqThreadCPU, sqThreadIdle, features, wqFd uint32
-	_                                                                      [3]uint32
-	sq                                                                     sqOffsets
-	cq                                                                     cqOffsets
+	sqEntries, cqEntries, flags uint32
+	_                           [2]uint32 // sq_thread_cpu, sq_thread_idle
+	features                    uint32
+	_                           [4]uint32 // wq_fd
+	sq                          sqOffsets
+	cq                          cqOffsets
 }
 
 // sqe is one submission entry.
 type sqe struct {
 	opcode, flags uint8
-	ioprio        uint16
+	_             uint16 // ioprio
 	fd            int32
 	off           uint64
 	addr          uint64
 	len           uint32
-	opFlags       uint32
+	_             uint32 // rw_flags
 	userData      uint64
 	bufIndex      uint16
-	personality   uint16
-	fileIndex     int32
-	_             [2]uint64
+	_             [22]byte // personality, splice_fd_in, addr3
 }
 
 // cqe is one completion entry.
 type cqe struct {
 	userData uint64
 	res      int32
-	flags    uint32
+	_        uint32 // flags
 }
 
 var (

@@ -94,7 +94,7 @@ func (u *uring) start(i int) {
 		e.opcode, e.addr, e.len = opReadv, uint64(uintptr(unsafe.Pointer(&o.iovs[0]))), uint32(len(o.iovs))
 		return
 	case o.buf != nil && u.fixedBuf:
-		e.opcode = opReadFixed // buffer 0
+		e.opcode, e.bufIndex = opReadFixed, 0
 	default:
 		e.opcode = opRead
 	}
