@@ -17,10 +17,11 @@ const (
 	keyPre    = "tokenizer.ggml.pre"
 )
 
-const (
-	maxTokenBytes = 1024    // of one token's text: the longest real ones are runs of spaces of a few hundred bytes
-	maxMerges     = 1 << 22 // that scores may stand for: a vocabulary of 256k pieces has about 600k
-)
+// maxTokenBytes bounds one token's text: the longest real ones are runs of spaces of a few hundred bytes.
+const maxTokenBytes = 1024
+
+// maxMerges bounds the merges that scores may stand for: a vocabulary of 256k pieces has about 600k. Tests lower it.
+var maxMerges = 1 << 22
 
 // The kinds of tokens in tokenizer.ggml.token_type.
 const (

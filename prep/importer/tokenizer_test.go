@@ -364,15 +364,6 @@ func TestTokenizerRefused(t *testing.T) {
 		{"template of another kind", "gpt2", func(f *gguftest.File) { f.Set("tokenizer.chat_template", []string{"x"}) }, "chat_template"},
 		{"no scores", "llama", func(f *gguftest.File) { f.Delete(keyScores) }, keyScores},
 		{"too few scores", "llama", func(f *gguftest.File) { f.Set(keyScores, []float32{1}) }, keyScores},
-		{"too many merges", "llama", func(f *gguftest.File) { // runs of 1 to 1000 of each of ten letters: half a million ways to split for each
-			var tokens []string
-			for c := 'a'; c < 'k'; c++ {
-				for n := 1; n <= 1000; n++ {
-					tokens = append(tokens, strings.Repeat(string(c), n))
-				}
-			}
-			f.Set(keyTokens, tokens).Set(keyScores, make([]float32, len(tokens))).Delete(keyTypes)
-		}, "more than 4194304 merges"},
 		{"score is NaN", "llama", func(f *gguftest.File) {
 			x := make([]float32, 270)
 			x[7] = float32(math.NaN())
@@ -428,5 +419,18 @@ func fuzzTokenizer(t *testing.T, model, pre, tokens, merge string, types []byte,
 	}
 	for _, s := range list {
 		tok.Decode(tok.Encode(s, true), false)
+	}
+}
+
+// TestMergeLimit: runs of one letter can be split anywhere, so that few pieces make many merges.
+func TestMergeLimit(t *testing.T) {
+	defer func(n int) { maxMerges = n }(maxMerges)
+	maxMerges = 1000
+	v := &vocabulary{model: "llama"}
+	for n := 1; n <= 60; n++ {
+		v.tokens, v.types = append(v.tokens, strings.Repeat("a", n)), append(v.types, tokenNormal)
+	}
+	if err := v.deriveMerges(meta{"m.gguf", map[string]any{keyScores: make([]float32, 60)}}); !isRefusal(err, "m.gguf", "more than 1000 merges") {
+		t.Error(err)
 	}
 }
