@@ -57,7 +57,7 @@ func runFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "seed of everything random; the same seed gives the same bytes"},
 		&cli.IntFlag{Name: "threads", Usage: "threads (default: all cores); the bytes do not depend on it"},
-		&cli.StringFlag{Name: "memory", Usage: "memory the process may use, such as 8GiB (default: no limit)"},
+		&cli.StringFlag{Name: "memory", Usage: "memory the process may use, such as 8GiB (default: what the machine and the container leave)"},
 		clix.JSONFlag(),
 		clix.QuietFlag(),
 	}

@@ -15,7 +15,7 @@ func app() *cli.App {
 		Usage:     "prepare a model for nprun",
 		UsageText: "npprep COMMAND [flags]",
 		Description: "Most people need only this:\n\n   npprep prepare --model DIR --text calibration.txt --out model.np\n\n" +
-			"prepare runs threshold, capture, cluster, train, repack and bundle in order and skips what is up to date.\n" +
+			"prepare runs repack, threshold, capture, cluster, train and bundle in order and skips what is up to date.\n" +
 			"Ctrl-C is safe: the next run goes on where this one stopped.\n\n" +
 			"Exit codes: 0 done, 2 usage, 3 bad input, 4 does not fit, 5 I/O, 130 interrupted.",
 		Commands: []*cli.Command{

@@ -13,6 +13,7 @@ import (
 	"neuroprefetcher/kernels"
 	"neuroprefetcher/prep/prepare"
 	"neuroprefetcher/prep/stage"
+	"neuroprefetcher/runtime/engine"
 )
 
 // stageCommand makes the command of one stage.
@@ -103,14 +104,28 @@ func env(c *cli.Context) (*stage.Env, error) {
 	case e.Threads > 0:
 		runtime.GOMAXPROCS(e.Threads)
 	}
-	if s := c.String("memory"); s != "" {
-		var err error
-		if e.Memory, err = clix.ParseSize(s); err != nil {
-			return nil, clix.Usagef("--memory: %v", err)
+	return e, memory(c.String("memory"), e)
+}
+
+// memory sets the limit: what the machine and the container leave, or less where the user says so.
+func memory(flag string, e *stage.Env) error {
+	left, source := engine.AvailableMemory()
+	e.Memory = left
+	if flag != "" {
+		n, err := clix.ParseSize(flag)
+		if err != nil {
+			return clix.Usagef("--memory: %v", err)
 		}
-		debug.SetMemoryLimit(e.Memory)
+		if n <= 0 {
+			return clix.Usagef("--memory %s: must be above 0", flag)
+		}
+		if n > left {
+			e.Warn("--memory %s is more than there is: %s (%s)", flag, clix.FormatSize(left), source)
+		}
+		e.Memory = min(n, left)
 	}
-	return e, nil
+	debug.SetMemoryLimit(e.Memory)
+	return nil
 }
 
 // options reads the flags that the command has; a flag it does not have is the zero value.

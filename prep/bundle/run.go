@@ -246,12 +246,8 @@ func defaultDense(layers int) int { return max(1, min(layers, 1+layers/8)) }
 
 // predictorDim is what the train stage reports as its width.
 func (a *assembler) predictorDim() int {
-	for _, k := range []string{"dim", "predictor_dim"} {
-		if v, ok := a.e.Values("train")[k].(float64); ok {
-			return int(v)
-		}
-	}
-	return 0
+	v, _ := a.e.Values("train")["dim"].(float64)
+	return int(v)
 }
 
 // link checks the room and makes the big members.
@@ -334,6 +330,12 @@ func (a *assembler) provenance(ctx context.Context, m *bundle.Manifest) error {
 	if !a.o.Dense {
 		m.Params["k_max"] = strconv.Itoa(a.kMax)
 		m.Params["seed"] = strconv.FormatUint(a.e.Seed, 10)
+		calib := a.e.Values("capture")
+		for _, k := range []string{"tokens", "density", "text_sha256"} {
+			if v, ok := calib[k]; ok {
+				m.Params["calibration_"+k] = fmt.Sprint(v)
+			}
+		}
 	}
 	return nil
 }
