@@ -1,0 +1,246 @@
+package cmd_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+var bins struct {
+	sync.Once
+	dir string
+	err error
+}
+
+// tool runs npprep or nprun as a user would and returns its output and exit code.
+func tool(t *testing.T, name string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	bins.Do(func() {
+		if bins.dir, bins.err = os.MkdirTemp("", "np-bin"); bins.err == nil {
+			out, err := exec.Command("go", "build", "-o", bins.dir+"/", module+"cmd/npprep", module+"cmd/nprun").CombinedOutput()
+			if err != nil {
+				bins.err = errors.New(string(out))
+			}
+		}
+	})
+	if bins.err != nil {
+		t.Fatal(bins.err)
+	}
+	c := exec.Command(filepath.Join(bins.dir, name), args...)
+	var o, e bytes.Buffer
+	c.Stdout, c.Stderr = &o, &e
+	if err := c.Run(); err != nil && c.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return o.String(), e.String(), c.ProcessState.ExitCode()
+}
+
+// run is tool for what must succeed.
+func run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	o, e, code := tool(t, name, args...)
+	if code != 0 {
+		t.Fatalf("%s %v: exit %d\n%s", name, args, code, e)
+	}
+	return o
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if bins.dir != "" {
+		os.RemoveAll(bins.dir)
+	}
+	os.Exit(code)
+}
+
+const tiny = "../pipelines/tiny/"
+
+// prepared is a sparse bundle of the tiny model, small in every parameter, made once; nobody writes to it.
+func prepared(t *testing.T) string {
+	t.Helper()
+	tool(t, "nprun", "version") // builds
+	dir := filepath.Join(bins.dir, "tiny")
+	out := filepath.Join(dir, "bundle")
+	if _, err := os.Stat(out); err == nil {
+		return out
+	}
+	run(t, "npprep", "prepare", "--quiet", "--model", tiny+"checkpoint", "--text", tiny+"calibration.txt", "--tokens", "8192", "--window", "256",
+		"--centroids", "16", "--epochs", "1", "--sparsity", "0.31", "--work", filepath.Join(dir, "work"), "--out", out)
+	return out
+}
+
+type tinyGolden struct {
+	Tokens     int       `json:"tokens"`
+	Windows    int       `json:"windows"`
+	Scored     int       `json:"scored"`
+	Perplexity float64   `json:"perplexity"`
+	PerWindow  []float64 `json:"nll_per_window"`
+	Greedy     []struct {
+		Prompt    string  `json:"prompt"`
+		PromptIDs []int32 `json:"prompt_ids"`
+		IDs       []int32 `json:"greedy_ids"`
+		Text      string  `json:"text"`
+	} `json:"greedy"`
+}
+
+// TestWholeJob goes from the checkpoint to text and holds what comes out against Hugging Face transformers' results on
+// the same checkpoint: greedy ids, perplexity per window, prompts.
+func TestWholeJob(t *testing.T) {
+	b := prepared(t)
+	data, err := os.ReadFile(tiny + "golden.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want tinyGolden
+	if err := json.Unmarshal(data, &want); err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range [][]string{{"--mode", "resident"}, {"--mode", "stream", "--dense-layers", "2"}, {"--mode", "sparse", "--k-max", "448"}} {
+		for _, g := range want.Greedy {
+			args := append([]string{"generate", "-b", b, "--json", "--ignore-eos", "--max-tokens", strconv.Itoa(len(g.IDs)), "--memory", "128MiB"}, mode...)
+			if p, ok := strings.CutPrefix(g.Prompt, "chat:"); ok {
+				args = append(args, "--chat", "--prompt", p)
+			} else {
+				args = append(args, "--prompt", g.Prompt)
+			}
+			var got struct {
+				PromptIDs []int32 `json:"prompt_ids"`
+				IDs       []int32 `json:"ids"`
+				Text      string  `json:"text"`
+				Stats     struct {
+					PeakRSS int64 `json:"peak_rss_bytes"`
+					Budget  int64 `json:"memory_budget_bytes"`
+				} `json:"stats"`
+			}
+			parse(t, run(t, "nprun", args...), &got)
+			if !slices.Equal(got.PromptIDs, g.PromptIDs) {
+				t.Errorf("%v: prompt %q is %v, want %v", mode, g.Prompt, got.PromptIDs, g.PromptIDs)
+			}
+			n := min(len(got.IDs), len(g.IDs))
+			if !slices.Equal(got.IDs, g.IDs[:n]) || n < len(g.IDs) {
+				t.Errorf("%v: %q continues with %v, want %v", mode, g.Prompt, got.IDs, g.IDs)
+			}
+			if got.Stats.PeakRSS > got.Stats.Budget {
+				t.Errorf("%v: peak memory %d is over the budget of %d", mode, got.Stats.PeakRSS, got.Stats.Budget)
+			}
+		}
+		var p struct {
+			Tokens     int       `json:"tokens"`
+			Scored     int       `json:"scored_tokens"`
+			Perplexity float64   `json:"perplexity"`
+			PerWindow  []float64 `json:"nll_per_window"`
+		}
+		parse(t, run(t, "nprun", append([]string{"eval", "-b", b, "--json", "--quiet", "--text", tiny + "heldout.txt", "--window", "256", "--windows", strconv.Itoa(want.Windows)}, mode...)...), &p)
+		if p.Tokens != want.Tokens || p.Scored != want.Scored || math.Abs(p.Perplexity/want.Perplexity-1) > 1e-3 {
+			t.Errorf("%v: perplexity %v over %d of %d tokens, want %v over %d of %d", mode, p.Perplexity, p.Scored, p.Tokens, want.Perplexity, want.Scored, want.Tokens)
+		}
+		for i, nll := range p.PerWindow {
+			if math.Abs(nll/want.PerWindow[i]-1) > 2e-3 {
+				t.Errorf("%v: window %d has nll %v, want %v", mode, i, nll, want.PerWindow[i])
+			}
+		}
+	}
+}
+
+func parse(t *testing.T, s string, v any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(s), v); err != nil {
+		t.Fatalf("not one JSON document: %v\n%.300s", err, s)
+	}
+}
+
+// TestExitCodes holds that every kind of failure has its code, one line on stderr and nothing on stdout.
+func TestExitCodes(t *testing.T) {
+	b := prepared(t)
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		say  string
+	}{
+		"no command":         {nil, 2, "no command"},
+		"unknown flag":       {[]string{"generate", "-b", b, "--prompt", "x", "--nope"}, 2, "nope"},
+		"bad mode":           {[]string{"generate", "-b", b, "--prompt", "x", "--mode", "fast"}, 2, "--mode fast"},
+		"bad size":           {[]string{"generate", "-b", b, "--prompt", "x", "--memory", "lots"}, 2, "--memory lots"},
+		"no bundle":          {[]string{"generate", "-b", b + "x", "--prompt", "x"}, 3, b + "x"},
+		"unknown selector":   {[]string{"generate", "-b", b, "--prompt", "x", "--mode", "sparse", "--selector", "magic"}, 3, "paper static"},
+		"too little memory":  {[]string{"generate", "-b", b, "--prompt", "x", "--memory", "8MiB"}, 4, "key-value cache"},
+		"too many layers":    {[]string{"generate", "-b", b, "--prompt", "x", "--dense-layers", "7"}, 3, "6 layers"},
+		"prompt too long":    {[]string{"generate", "-b", b, "--prompt", strings.Repeat("word ", 600)}, 3, "the context holds 512"},
+		"id out of range":    {[]string{"eval", "-b", b, "--ids", "5,1024"}, 3, "1023"},
+		"text missing":       {[]string{"eval", "-b", b, "--text", b + "x"}, 3, b + "x"},
+		"text and ids":       {[]string{"eval", "-b", b, "--text", "x", "--ids", "1"}, 2, "give one"},
+		"checkpoint missing": {[]string{"npprep", "prepare", "--dense", "--model", b + "x", "--work", b + "w", "--out", b + "o"}, 3, b + "x"},
+	} {
+		prog := "nprun"
+		if len(c.args) > 0 && c.args[0] == "npprep" {
+			prog, c.args = "npprep", c.args[1:]
+		}
+		o, e, code := tool(t, prog, c.args...)
+		if code != c.code || o != "" || !strings.Contains(e, c.say) {
+			t.Errorf("%s: exit %d, want %d; stdout %q; stderr %q should hold %q", name, code, c.code, o, e, c.say)
+		}
+		lines := strings.Split(strings.TrimSpace(e), "\n")
+		if !strings.HasPrefix(lines[0], prog+": error: ") || len(lines) > 2 || len(lines) == 2 && !strings.HasPrefix(lines[1], prog+": hint: ") {
+			t.Errorf("%s: stderr is not an error line and perhaps a hint: %q", name, e)
+		}
+	}
+}
+
+// TestTokenizeBothWays holds that ids come back as the text they were made of.
+func TestTokenizeBothWays(t *testing.T) {
+	b := prepared(t)
+	text := filepath.Join(t.TempDir(), "text")
+	const words = "The fog had not lifted — yet.\n"
+	if err := os.WriteFile(text, []byte(words), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	var enc struct {
+		IDs    []int32  `json:"ids"`
+		Tokens []string `json:"tokens"`
+	}
+	parse(t, run(t, "nprun", "tokenize", "-b", b, "--text", text, "--json"), &enc)
+	if len(enc.IDs) == 0 || len(enc.IDs) != len(enc.Tokens) {
+		t.Fatalf("%d ids, %d tokens", len(enc.IDs), len(enc.Tokens))
+	}
+	ids := make([]string, len(enc.IDs))
+	for i, id := range enc.IDs {
+		ids[i] = strconv.Itoa(int(id))
+	}
+	var dec struct {
+		Text string `json:"text"`
+	}
+	parse(t, run(t, "nprun", "tokenize", "-b", b, "--ids", strings.Join(ids, ","), "--json"), &dec)
+	if dec.Text != words {
+		t.Errorf("%q comes back as %q", words, dec.Text)
+	}
+}
+
+// TestEvalIDs holds that the log-probabilities of given ids are the same document in every exact mode.
+func TestEvalIDs(t *testing.T) {
+	b := prepared(t)
+	var first []*float64
+	for _, mode := range []string{"resident", "stream"} {
+		var got struct {
+			LogProbs []*float64 `json:"logprobs"`
+		}
+		parse(t, run(t, "nprun", "eval", "-b", b, "--mode", mode, "--ids", "532,885,329,470", "--json"), &got)
+		if len(got.LogProbs) != 4 || got.LogProbs[0] != nil || got.LogProbs[1] == nil || *got.LogProbs[1] >= 0 {
+			t.Fatalf("%s: %v", mode, got.LogProbs)
+		}
+		for i := range first {
+			if i > 0 && *first[i] != *got.LogProbs[i] {
+				t.Errorf("%s: token %d has %v, resident has %v", mode, i, *got.LogProbs[i], *first[i])
+			}
+		}
+		first = got.LogProbs
+	}
+}
