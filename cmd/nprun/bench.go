@@ -8,6 +8,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/urfave/cli/v2"
+	"gonum.org/v1/gonum/stat"
 
 	clix "neuroprefetcher/cmd/internal/cli"
 	"neuroprefetcher/runtime/engine"
@@ -81,12 +82,12 @@ func bench(c *cli.Context) error {
 		}
 	}
 	slices.Sort(lat)
-	at := func(p float64) float64 { return lat[int(p*float64(len(lat)-1)+0.5)] }
+	at := func(p float64) float64 { return stat.Quantile(p, stat.Empirical, lat, nil) }
 	l := latencies{at(.5), at(.9), at(.99), at(1)}
 	s := collect(e, c.String("bundle"))
 	s.Prompt, s.PromptTime, s.PromptRead = prompted.Prompt, prompted.PrefillTime.Seconds(), prompted.PrefillIO.Bytes
 	if c.Bool("json") {
-		return printJSON(struct {
+		return clix.WriteJSON(os.Stdout, struct {
 			runStats
 			Latency latencies `json:"latency_s"`
 		}{s, l})

@@ -76,7 +76,7 @@ func evaluate(c *cli.Context) error {
 					out[i] = &lp[i]
 				}
 			}
-			return printJSON(map[string]any{"ids": ids, "logprobs": out, "mode": e.Plan.Mode})
+			return clix.WriteJSON(os.Stdout, map[string]any{"ids": ids, "logprobs": out, "mode": e.Plan.Mode})
 		}
 		for i, v := range lp {
 			if i == 0 {
@@ -106,7 +106,7 @@ func evaluate(c *cli.Context) error {
 	hash := fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
 	stats := collect(e, c.String("bundle"))
 	if c.Bool("json") {
-		return printJSON(struct {
+		return clix.WriteJSON(os.Stdout, struct {
 			*eval.Perplexity
 			TextSHA256 string   `json:"text_sha256"`
 			Stats      runStats `json:"stats"`

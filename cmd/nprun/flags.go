@@ -5,10 +5,8 @@ import (
 	"io"
 	"os"
 	"strconv"
-	"time"
 
 	"github.com/urfave/cli/v2"
-	"golang.org/x/term"
 
 	clix "neuroprefetcher/cmd/internal/cli"
 	"neuroprefetcher/runtime/engine"
@@ -19,10 +17,6 @@ import (
 // bundleFlag names the bundle of every command that has one.
 func bundleFlag() cli.Flag {
 	return &cli.StringFlag{Name: "bundle", Aliases: []string{"b"}, Required: true, Usage: "bundle `DIR` made by npprep"}
-}
-
-func jsonFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "json", Usage: "print one JSON document on stdout"}
 }
 
 // engineFlags are shared by every command that runs a bundle.
@@ -41,8 +35,8 @@ func engineFlags() []cli.Flag {
 		&cli.StringFlag{Name: "io", Value: "auto", Usage: "how rows are read: auto, uring or pread"},
 		&cli.StringFlag{Name: "direct", Value: "auto", Usage: "O_DIRECT: auto, require or off"},
 		&cli.IntFlag{Name: "queue-depth", Usage: "reads in flight at most; default: 256"},
-		jsonFlag(),
-		&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no notes and no statistics on stderr"},
+		clix.JSONFlag(),
+		clix.QuietFlag(),
 	}
 }
 
@@ -114,18 +108,10 @@ func open(c *cli.Context) (*engine.Engine, error) {
 		return nil, err
 	}
 	say := notes(c)
-	if w := os.Stderr; !c.Bool("quiet") && term.IsTerminal(int(w.Fd())) {
-		start := time.Now()
-		o.Progress = func(what string, done, total int64) {
-			if done == total {
-				fmt.Fprint(w, "\r\033[K")
-			} else if time.Since(start) > 2*time.Second {
-				left := time.Since(start) * time.Duration(total-done) / time.Duration(done)
-				fmt.Fprintf(w, "\r%s %d%%, %s left\033[K", what, done*100/total, clix.Duration(left.Round(time.Second)))
-			}
-		}
-	}
+	report, end := clix.ByteProgress(say, "loading")
+	o.Progress = report
 	e, err := engine.Open(c.Context, c.String("bundle"), o)
+	end()
 	if err != nil {
 		return nil, err
 	}

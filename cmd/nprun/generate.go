@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	clix "neuroprefetcher/cmd/internal/cli"
 	"neuroprefetcher/format"
 	"neuroprefetcher/runtime/chat"
 	"neuroprefetcher/runtime/engine"
@@ -73,7 +73,7 @@ func generate(c *cli.Context) error {
 	}
 	stats := collect(e, c.String("bundle"))
 	if c.Bool("json") {
-		return printJSON(struct {
+		return clix.WriteJSON(os.Stdout, struct {
 			PromptIDs []int32  `json:"prompt_ids"`
 			IDs       []int32  `json:"ids"`
 			Text      string   `json:"text"`
@@ -127,11 +127,4 @@ func newTemplate(e *engine.Engine) (*chat.Template, error) {
 		eos = token(e.Config.EOS[0])
 	}
 	return chat.New(string(b), token(e.Config.BOS), eos)
-}
-
-func printJSON(v any) error {
-	enc := json.NewEncoder(os.Stdout)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
 }

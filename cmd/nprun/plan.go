@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 
 	"github.com/urfave/cli/v2"
 
@@ -35,7 +36,7 @@ func plan(c *cli.Context) error {
 		return err
 	}
 	if c.Bool("json") {
-		if jerr := printJSON(map[string]any{"plans": all, "chosen": chosen}); jerr != nil {
+		if jerr := clix.WriteJSON(os.Stdout, map[string]any{"plans": all, "chosen": chosen}); jerr != nil {
 			return jerr
 		}
 		return err

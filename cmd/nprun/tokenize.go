@@ -26,7 +26,7 @@ func tokenizeCommand() *cli.Command {
 			&cli.StringFlag{Name: "text", Usage: "`FILE` to encode; - reads stdin"},
 			&cli.StringFlag{Name: "ids", Usage: "token ids to decode, separated by commas"},
 			&cli.BoolFlag{Name: "no-special", Usage: "add no special tokens around the text"},
-			jsonFlag(),
+			clix.JSONFlag(),
 		},
 		Action: tokenize,
 	}
@@ -74,7 +74,7 @@ func tokenize(c *cli.Context) error {
 			s := t.Decode(ids, false)
 			out.Text = &s
 		}
-		return printJSON(out)
+		return clix.WriteJSON(os.Stdout, out)
 	}
 	var s strings.Builder
 	for i, id := range ids {

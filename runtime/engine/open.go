@@ -15,6 +15,7 @@ import (
 	"neuroprefetcher/kernels"
 	"neuroprefetcher/runtime/model"
 	"neuroprefetcher/runtime/predictor"
+	"neuroprefetcher/runtime/resident"
 	"neuroprefetcher/runtime/storage"
 	"neuroprefetcher/runtime/tokenizer"
 )
@@ -31,7 +32,7 @@ type Options struct {
 	Margin   float32
 	ReadCap  int // most rows read per layer and token; 0 is no limit
 	Storage  storage.Options
-	Progress func(what string, done, total int64)
+	Progress func(done, total int64) // bytes of the layers that stay in memory
 }
 
 // Engine runs one sequence at a time. It is not safe for concurrent use.
@@ -53,6 +54,7 @@ type Engine struct {
 	dense    []model.Rows   // per layer, N = 0 when it is not in memory
 	sparse   []*sparseLayer // per layer, nil unless it is a sparse one
 	selector predictor.Selector
+	chooser  resident.Chooser // one for all layers: its working memory is a few bytes per neuron
 	gate0    gate0Namer
 	features predictor.Features
 	rowCRC   []uint32
@@ -287,6 +289,7 @@ func (e *Engine) loadRows(ctx context.Context) (err error) {
 	if e.Plan.Mode != ModeSparse {
 		return nil
 	}
+	e.chooser = resident.Chooser{KMax: e.Plan.KMax, Margin: e.opts.Margin, Cap: e.opts.ReadCap}
 	for _, l := range rest {
 		slots, free, err := storage.AllocAligned(e.Plan.KMax * g.Stride)
 		if err != nil {
@@ -322,7 +325,7 @@ func (e *Engine) readDense(ctx context.Context, s *streamer) error {
 			copy(e.dense[l].Mem[(first+n)*row:(first+n+1)*row], rows.Mem[n*rows.Stride:])
 		}
 		if e.opts.Progress != nil {
-			e.opts.Progress("loading", int64(i+1), int64(s.total()))
+			e.opts.Progress(int64(i+1)*int64(chunkBytes(g)), int64(s.total())*int64(chunkBytes(g)))
 		}
 	}
 	return nil

@@ -20,7 +20,7 @@ type sparseLayer struct {
 	slots   []byte   // (K_max, Stride) records, as in the file
 	mem     []uint16 // the same memory
 	slotMap *resident.Map
-	chooser resident.Chooser
+	pins    []int32
 	active  []int32 // (K_max) ascending: the neurons of the token in progress
 	delta   resident.Delta
 	batch   storage.Batch
@@ -32,15 +32,15 @@ type sparseLayer struct {
 func (e *Engine) newSparseLayer(layer, kMax int, slots []byte) *sparseLayer {
 	s := &sparseLayer{layer: layer, slots: slots, mem: kernels.BytesU16(slots),
 		slotMap: resident.NewMap(e.geometry.Neurons, kMax),
-		chooser: resident.Chooser{KMax: kMax, Margin: e.opts.Margin, Cap: e.opts.ReadCap, Pins: e.selector.Pins(layer)},
-		active:  make([]int32, kMax), items: make([]storage.Item, kMax), off: make([]int, kMax)}
+		pins: e.selector.Pins(layer), active:  make([]int32, kMax), items: make([]storage.Item, kMax), off: make([]int, kMax)}
 	s.batch.Done, s.batch.InPlace = make([]bool, kMax), true
 	return s
 }
 
 // request chooses the layer's next active set by scores (M), and submits the reads of those not resident.
 func (e *Engine) request(s *sparseLayer, scores []float32) {
-	s.chooser.Choose(scores, s.slotMap, s.active)
+	e.chooser.Pins = s.pins
+	e.chooser.Choose(scores, s.slotMap, s.active)
 	s.slotMap.Plan(s.active, &s.delta)
 	stride := e.geometry.Stride
 	for i, n := range s.delta.In {
