@@ -10,54 +10,54 @@ import (
 type flagSet func() []cli.Flag
 
 func modelFlag() []cli.Flag {
-	return []cli.Flag{&cli.StringFlag{Name: "model", Usage: "checkpoint `DIR`ectory (config.json, tokenizer.json, safetensors)"}}
+	return []cli.Flag{&cli.StringFlag{Name: "model", Usage: "checkpoint directory, `DIR` (config.json, tokenizer.json, safetensors)"}}
 }
 
 func workFlag() []cli.Flag {
-	return []cli.Flag{&cli.StringFlag{Name: "work", Usage: "work `DIR`ectory: intermediate results, for resuming and for skipping"}}
+	return []cli.Flag{&cli.StringFlag{Name: "work", Usage: "work folder `DIR`: intermediate results, for resuming and for skipping"}}
 }
 
 func textFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringSliceFlag{Name: "text", Usage: "calibration text `FILE`; may be given again"},
-		&cli.IntFlag{Name: "tokens", Usage: "use at most `N` tokens of the text (default: the stage's)"},
-		&cli.IntFlag{Name: "window", Usage: "tokens per window (default: 512, at most the model's context)"},
-		&cli.Float64Flag{Name: "density", Value: 0.40, Usage: "share of neurons of a token's mask"},
+		&cli.IntFlag{Name: "tokens", DefaultText: "200000", Usage: "use at most `N` tokens of the text"},
+		&cli.IntFlag{Name: "window", DefaultText: "512, at most the model's context", Usage: "`TOKENS` per window"},
+		&cli.Float64Flag{Name: "density", Value: 0.40, Usage: "`SHARE` of neurons of a token's mask"},
 	}
 }
 
 func clusterFlags() []cli.Flag {
-	return []cli.Flag{&cli.IntFlag{Name: "centroids", Value: 512, Usage: "centroids per layer and projection"}}
+	return []cli.Flag{&cli.IntFlag{Name: "centroids", Value: 512, Usage: "`K` centroids per layer and projection"}}
 }
 
 func trainFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.IntFlag{Name: "dim", Usage: "width of the predictor (default: from the model's size)"},
-		&cli.IntFlag{Name: "epochs", Usage: "passes over the calibration tokens (default: 4)"},
-		&cli.IntFlag{Name: "batch", Usage: "tokens per step (default: 256)"},
-		&cli.Float64Flag{Name: "lr", Usage: "learning rate (default: 0.001)"},
+		&cli.IntFlag{Name: "dim", DefaultText: "from the model's size", Usage: "`WIDTH` of the predictor"},
+		&cli.IntFlag{Name: "epochs", DefaultText: "4", Usage: "`N` passes over the calibration tokens"},
+		&cli.IntFlag{Name: "batch", DefaultText: "256", Usage: "`TOKENS` per step"},
+		&cli.Float64Flag{Name: "lr", DefaultText: "0.002", Usage: "highest learning `RATE`"},
 	}
 }
 
 func repackFlags() []cli.Flag {
-	return []cli.Flag{&cli.IntFlag{Name: "record-align", Usage: "4096: records on whole pages, their checksums in a side table (default: trailers on multiples of 512)"}}
+	return []cli.Flag{&cli.IntFlag{Name: "record-align", DefaultText: "trailers, on multiples of 512", Usage: "`4096`: records on whole pages, their checksums in a side table"}}
 }
 
 func bundleFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "out", Usage: "bundle `DIR`ectory to publish"},
-		&cli.BoolFlag{Name: "dense", Usage: "no calibration, centroids or predictor: for modes resident and stream only"},
-		&cli.IntFlag{Name: "k-max", Usage: "neurons a sparse layer computes"},
-		&cli.Float64Flag{Name: "sparsity", Value: 0.50, Usage: "share of neurons a sparse layer leaves out, where --k-max is not given"},
+		&cli.StringFlag{Name: "out", Usage: "publish the bundle as directory `DIR`"},
+		&cli.BoolFlag{Name: "dense", DisableDefaultText: true, Usage: "no calibration, centroids or predictor: for modes resident and stream only"},
+		&cli.IntFlag{Name: "k-max", DefaultText: "from --sparsity", Usage: "`N` neurons a sparse layer computes"},
+		&cli.Float64Flag{Name: "sparsity", Value: 0.50, Usage: "`SHARE` of neurons a sparse layer leaves out, where --k-max is not given"},
 	}
 }
 
 // runFlags are every stage's.
 func runFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "seed of everything random; the same seed gives the same bytes"},
-		&cli.IntFlag{Name: "threads", Usage: "threads (default: all cores); the bytes do not depend on it"},
-		&cli.StringFlag{Name: "memory", Usage: "memory the process may use, such as 8GiB (default: what the machine and the container leave)"},
+		&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "`SEED` of everything random; the same seed gives the same bytes"},
+		&cli.IntFlag{Name: "threads", DefaultText: "all cores", Usage: "`N` threads; the bytes do not depend on it"},
+		&cli.StringFlag{Name: "memory", DefaultText: "what the machine and the container leave", Usage: "`SIZE` that the process may use, such as 8GiB"},
 		clix.JSONFlag(),
 		clix.QuietFlag(),
 	}

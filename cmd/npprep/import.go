@@ -16,8 +16,8 @@ func importCommand() *cli.Command {
 		Description: "Writes config.json, tokenizer.json, the chat template and float16 safetensors. Reads F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K.\n\n" +
 			"Example:\n   npprep import --gguf mistral-7b.Q8_0.gguf --out mistral-7b",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "gguf", Usage: "GGUF `FILE` to read"},
-			&cli.StringFlag{Name: "out", Usage: "checkpoint `DIR`ectory to write"},
+			&cli.StringFlag{Name: "gguf", Usage: "read the GGUF `FILE`"},
+			&cli.StringFlag{Name: "out", Usage: "write the checkpoint as directory `DIR`"},
 			clix.JSONFlag(), clix.QuietFlag(),
 		},
 		Action: func(c *cli.Context) error {

@@ -86,16 +86,17 @@ func (p *Progress) Done() {
 // show runs beside the work until it is told to stop.
 func (p *Progress) show(start time.Time, stop, ended chan struct{}) {
 	defer close(ended)
-	select {
-	case <-stop:
-		return
-	case <-time.After(quietFor):
-	}
 	every := lineEvery
 	var bar *progressbar.ProgressBar
 	if p.tty {
 		every = barEvery
 		bar = p.bar()
+		bar.StartWithoutRender() // its clock, so that rates are of the whole time
+	}
+	select {
+	case <-stop:
+		return
+	case <-time.After(quietFor):
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()

@@ -13,17 +13,17 @@ import (
 
 // BundleFlag names the bundle to work on.
 func BundleFlag() cli.Flag {
-	return &cli.StringFlag{Name: "bundle", Aliases: []string{"b"}, Usage: "bundle `DIR`ectory"}
+	return &cli.StringFlag{Name: "bundle", Aliases: []string{"b"}, Usage: "bundle directory `DIR`"}
 }
 
 // JSONFlag asks for one JSON document on stdout.
 func JSONFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "json", Usage: "print the result as one JSON document"}
+	return &cli.BoolFlag{Name: "json", DisableDefaultText: true, Usage: "print the result as one JSON document"}
 }
 
 // QuietFlag leaves only warnings and errors on stderr.
 func QuietFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress and no notes on stderr"}
+	return &cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, DisableDefaultText: true, Usage: "no progress and no notes on stderr"}
 }
 
 // BundleDir is the value of BundleFlag, or of the only argument.
@@ -58,7 +58,7 @@ func InspectCommand(prog string) *cli.Command {
 		Description: "Shows the manifest's facts. --bytes shows the annotated bytes of the records file instead, also of a damaged one.\n\n" +
 			"Examples:\n   " + prog + " inspect -b mistral.np\n   " + prog + " inspect -b mistral.np --bytes\n   " + prog + " inspect -b mistral.np --record 3:1417",
 		Flags: []cli.Flag{BundleFlag(), JSONFlag(),
-			&cli.BoolFlag{Name: "bytes", Usage: "show the annotated bytes of " + bundle.MemberRows},
+			&cli.BoolFlag{Name: "bytes", DisableDefaultText: true, Usage: "show the annotated bytes of " + bundle.MemberRows},
 			&cli.StringFlag{Name: "record", Usage: "show the annotated bytes of one record, `LAYER:NEURON`"}},
 		Action: inspect,
 	}
