@@ -5,9 +5,9 @@ import (
 	"neuroprefetcher/kernels"
 )
 
-// MLPChunk is how many neurons a batch computes at a time. It is a multiple of the block length in which Gemm sums, so
-// a layer cut at multiples of MLPChunk gives the same bits as a whole one.
-const MLPChunk = 1024
+// MLPChunk is how many neurons a batch computes at a time. It is the block length in which Gemm sums, so a layer cut at
+// multiples of MLPChunk gives the same bits as a whole one; and small, because stream buffers hold a chunk each.
+const MLPChunk = kernels.GemmKC
 
 // Layer holds what stays in memory of one decoder layer whatever the mode: its attention and its norms.
 type Layer struct {
