@@ -199,7 +199,7 @@ func checkResident(t *testing.T, dir string, ts []ct.Tensor) (underflow int64) {
 
 // Values at the edges of float16, in each of the places a weight can be.
 func TestEdgesOfFloat16(t *testing.T) {
-	names := []string{"model.layers.1.mlp.gate_proj.weight", "model.layers.1.mlp.up_proj.weight", "model.layers.1.mlp.down_proj.weight", "model.embed_tokens.weight", "model.layers.2.self_attn.o_proj.weight"}
+	names := []string{"model.layers.1.mlp.up_proj.weight", "model.layers.1.mlp.down_proj.weight", "model.embed_tokens.weight"}
 	base, _, err := repackTo(t, ct.Dir(t), t.TempDir(), 0, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -333,7 +333,7 @@ func TestTiedHeadIsStoredOnce(t *testing.T) {
 	}
 }
 
-// stopper cancels when the writer's unit of a layer appears.
+// A run that was told to stop goes on from the layers it had finished, if they are still what they were.
 func TestInterruptedRunGoesOn(t *testing.T) {
 	dir := ct.Dir(t, func(m *ct.Model) { m.Layers = 6 })
 	for _, align := range []int{0, 4096} {

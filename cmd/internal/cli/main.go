@@ -55,9 +55,9 @@ func Code(err error) int {
 func PrintError(w io.Writer, prog string, err error) {
 	if errors.Is(err, context.Canceled) {
 		fmt.Fprintf(w, "%s: interrupted\n", prog)
-		return
+	} else {
+		fmt.Fprintf(w, "%s: error: %s\n", prog, oneLine(err.Error()))
 	}
-	fmt.Fprintf(w, "%s: error: %s\n", prog, oneLine(err.Error()))
 	if h := format.HintOf(err); h != "" {
 		fmt.Fprintf(w, "%s: hint: %s\n", prog, oneLine(h))
 	}
