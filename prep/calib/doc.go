@@ -3,6 +3,7 @@
 //   - text/: calibration text, tokenised whole, and where a token came from; windows.go cuts it.
 //   - counts.go: counters of magnitudes by float16 bit pattern, and the thresholds that follow from them.
 //   - parts.go: the capture stage's files: masks, layer-0 features, importance sums.
+//   - seal.go: checksums by which an interrupted stage trusts its finished units.
 //   - tables.go: the cluster stage's files: ids, centroids, member frequencies.
 //
 // Shapes are written (rows, columns): T tokens, H hidden, M neurons, W = ⌈M/64⌉ words of a mask, K centroids.

@@ -104,12 +104,16 @@ func run(ctx context.Context, e *stage.Env, o Options, dir string, p *stage.Prog
 	}
 	p.Start("capture", int64(o.Tokens)*int64(cfg.Layers), "token·layers")
 	for i, ws := range parts {
-		if _, err := os.Stat(filepath.Join(dir, calib.MasksFile(i))); err == nil { // renamed when both files were whole
+		unit := []string{filepath.Join(dir, calib.MasksFile(i)), filepath.Join(dir, calib.FeaturesFile(i))}
+		if calib.Sealed(unit...) {
 			p.Add(int64(calib.Tokens(ws)) * int64(cfg.Layers))
 			continue
 		}
 		pt := newPart(e.Pool, walker, &meta, txt, ws, p)
 		if err := pt.write(ctx, dir, i); err != nil {
+			return nil, err
+		}
+		if err := calib.Seal(unit...); err != nil {
 			return nil, err
 		}
 	}

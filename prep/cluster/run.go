@@ -84,6 +84,9 @@ func run(ctx context.Context, e *stage.Env, o Options, captured, dir string, p *
 			if err := calib.WriteTable(path, made, c.Neurons); err != nil {
 				return nil, err
 			}
+			if err := calib.Seal(path); err != nil {
+				return nil, err
+			}
 			distance += meanDistance(s, made)
 			smallest, largest = min(smallest, made.K), max(largest, made.K)
 			p.Add(1)
@@ -94,8 +97,11 @@ func run(ctx context.Context, e *stage.Env, o Options, captured, dir string, p *
 		"mean_hamming": distance / float64(2*c.Layers)}, nil
 }
 
-// finished reads a whole table, or returns nil.
+// finished reads a table that has its recorded checksum, or returns nil.
 func finished(path string, c *calib.Capture) *calib.Table {
+	if !calib.Sealed(path) {
+		return nil
+	}
 	r, err := calib.OpenTable(path, c.Neurons, c.Tokens)
 	if err != nil {
 		return nil

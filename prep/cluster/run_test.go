@@ -105,6 +105,19 @@ func TestResume(t *testing.T) {
 	if _, err := run(ctx, e, o, filepath.Join(e.Work, "capture"), dir, nil); err != nil {
 		t.Fatal(err)
 	}
+	damaged := calib.TablePath(dir, 1, 1)
+	good, _ := os.ReadFile(damaged)
+	bad := bytes.Clone(good)
+	bad[len(bad)-1] ^= 1
+	if err := os.WriteFile(damaged, bad, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := run(context.Background(), e, o, filepath.Join(e.Work, "capture"), dir, nil); err != nil {
+		t.Fatal(err)
+	}
+	if again, _ := os.ReadFile(damaged); !bytes.Equal(again, good) {
+		t.Error("a table with a flipped bit was trusted")
+	}
 	after, _ := os.Stat(kept)
 	got, _ := os.ReadFile(gone)
 	if !os.SameFile(before, after) || !before.ModTime().Equal(after.ModTime()) {

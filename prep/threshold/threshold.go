@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"neuroprefetcher/format"
@@ -77,7 +76,7 @@ func run(ctx context.Context, e *stage.Env, o Options, dir string, p *stage.Prog
 	}
 	p.Start("threshold", int64(calib.Tokens(ws))*int64(cfg.Layers), "token·layers")
 	for i, g := range groups {
-		if _, err := os.Stat(unit(i)); err == nil {
+		if calib.Sealed(unit(i)) {
 			p.Add(int64(calib.Tokens(g)) * int64(cfg.Layers))
 			continue
 		}
@@ -86,6 +85,9 @@ func run(ctx context.Context, e *stage.Env, o Options, dir string, p *stage.Prog
 			return nil, err
 		}
 		if err := calib.WriteCounts(unit(i), counts, nil); err != nil {
+			return nil, err
+		}
+		if err := calib.Seal(unit(i)); err != nil {
 			return nil, err
 		}
 	}

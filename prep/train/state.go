@@ -2,12 +2,12 @@ package train
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 
 	"neuroprefetcher/format"
 	"neuroprefetcher/format/tensors"
 	"neuroprefetcher/kernels"
+	"neuroprefetcher/prep/calib"
 	"neuroprefetcher/runtime/predictor"
 )
 
@@ -31,15 +31,19 @@ func (p *progress) save(dir string) error {
 		return err
 	}
 	n := []int{len(p.w.flat)}
-	return tensors.Write(filepath.Join(dir, stateFile), []tensors.Entry{
+	path := filepath.Join(dir, stateFile)
+	if err := tensors.Write(path, []tensors.Entry{
 		tensors.F32Entry("w", n, p.w.flat), tensors.F32Entry("m", n, p.m.flat), tensors.F32Entry("v", n, p.v.flat),
-	}, map[string]string{"progress": string(meta)})
+	}, map[string]string{"progress": string(meta)}); err != nil {
+		return err
+	}
+	return calib.Seal(path)
 }
 
-// resume reads a state of this shape, or returns nil if there is none.
+// resume reads a state of this shape, or returns nil if there is none that has its recorded checksum.
 func resume(dir string, s shape) (*progress, error) {
 	path := filepath.Join(dir, stateFile)
-	if _, err := os.Stat(path); os.IsNotExist(err) {
+	if !calib.Sealed(path) {
 		return nil, nil
 	}
 	f, err := tensors.Open(path)

@@ -1,6 +1,7 @@
 package predictor
 
 import (
+	"fmt"
 	"math"
 
 	"neuroprefetcher/format"
@@ -10,9 +11,9 @@ import (
 )
 
 // Names of the tensors in the centroids member; gate.l, up.l (TableName) are U64 (K, W).
-func FreqName(p, l int) string { return "freq." + TableName(p, l) } // F32 (M) marginal frequencies
-func StaticName(l int) string  { return "static" + suffix(l) }      // F32 (M) mean importance
-func PinsName(l int) string    { return "pins" + suffix(l) }        // I32 pinned neurons, ascending
+func FreqName(p, l int) string { return "freq." + TableName(p, l) }   // F32 (M) marginal frequencies
+func StaticName(l int) string  { return fmt.Sprintf("static.%d", l) } // F32 (M) mean importance
+func PinsName(l int) string    { return fmt.Sprintf("pins.%d", l) }   // I32 pinned neurons, ascending
 
 const (
 	ThresholdName = "threshold"   // F32 (N, 2): gate and up magnitude thresholds of every layer

@@ -23,7 +23,6 @@ const (
 const (
 	MaxDim       = 1 << 13 // T: sixteen times the paper's
 	MaxCentroids = 1 << 16 // K: ids are stored in 16 bits while training
-	MaxLayers    = 1 << 12
 )
 
 // FeatureNames are the four feature vectors in the order of Features; capture files use them too.

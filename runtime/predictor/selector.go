@@ -1,10 +1,6 @@
 package predictor
 
-import (
-	"strconv"
-
-	"neuroprefetcher/kernels"
-)
+import "neuroprefetcher/kernels"
 
 // Selector gives, for one token at a time, a score per neuron of every sparse layer; the chooser keeps the best. It is
 // not safe for concurrent use, allocates nothing per token, and gives the same scores whatever the thread count.
@@ -21,5 +17,3 @@ type Selector interface {
 	// Bytes is what the selector holds in memory.
 	Bytes() int64
 }
-
-func suffix(l int) string { return "." + strconv.Itoa(l) }
