@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 var bins struct {
@@ -73,9 +75,68 @@ func prepared(t *testing.T) string {
 	if _, err := os.Stat(out); err == nil {
 		return out
 	}
-	run(t, "npprep", "prepare", "--quiet", "--model", tiny+"checkpoint", "--text", tiny+"calibration.txt", "--tokens", "8192", "--window", "256",
-		"--centroids", "16", "--epochs", "1", "--sparsity", "0.31", "--work", filepath.Join(dir, "work"), "--out", out)
+	run(t, "npprep", prepareArgs(dir)...)
 	return out
+}
+
+// prepareArgs prepare the tiny model into dir/bundle.
+func prepareArgs(dir string) []string {
+	return []string{"prepare", "--quiet", "--model", tiny + "checkpoint", "--text", tiny + "calibration.txt", "--tokens", "8192", "--window", "256",
+		"--centroids", "16", "--epochs", "1", "--sparsity", "0.31", "--work", filepath.Join(dir, "work"), "--out", filepath.Join(dir, "bundle")}
+}
+
+// manifest is the manifest's bytes, which hold the hash of every member.
+func manifest(t *testing.T, bundle string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(bundle, "manifest.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// TestPrepareOnOneThread holds that the bundle's bytes do not depend on the thread count.
+func TestPrepareOnOneThread(t *testing.T) {
+	want, dir := manifest(t, prepared(t)), t.TempDir()
+	run(t, "npprep", append(prepareArgs(dir), "--threads", "1")...)
+	if manifest(t, filepath.Join(dir, "bundle")) != want {
+		t.Error("one thread gives another bundle")
+	}
+}
+
+// TestPrepareKilled kills a preparation at random moments and runs it again until one is left alone: there is no bundle
+// until then, and at the end the bytes are those of an undisturbed run.
+func TestPrepareKilled(t *testing.T) {
+	want, dir := manifest(t, prepared(t)), t.TempDir()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	for kills := 0; ; {
+		c := exec.Command(filepath.Join(bins.dir, "npprep"), prepareArgs(dir)...)
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var timer *time.Timer
+		if kills < 8 {
+			timer = time.AfterFunc(time.Duration(50+r.IntN(1500))*time.Millisecond, func() { c.Process.Kill() })
+		}
+		err := c.Wait()
+		if timer != nil {
+			timer.Stop()
+		}
+		if err == nil {
+			t.Logf("finished after %d kills", kills)
+			break
+		}
+		if c.ProcessState.ExitCode() != -1 {
+			t.Fatalf("after %d kills: %v", kills, err)
+		}
+		kills++
+	}
+	if manifest(t, filepath.Join(dir, "bundle")) != want {
+		t.Error("a killed and resumed preparation gives another bundle")
+	}
+	run(t, "nprun", "verify", "--quiet", "-b", filepath.Join(dir, "bundle"))
 }
 
 type tinyGolden struct {
