@@ -233,3 +233,40 @@ func TestTwoAtOnce(t *testing.T) {
 		t.Error(said)
 	}
 }
+
+// The same with calibration: whatever stage a kill falls into, the bundle comes out the same.
+func TestCalibrationKilledAtRandomMoments(t *testing.T) {
+	tiny := filepath.Join("..", "..", "pipelines", "tiny")
+	args := func(dir string) []string {
+		return []string{"prepare", "--quiet", "--model", filepath.Join(tiny, "checkpoint"), "--text", filepath.Join(tiny, "calibration.txt"),
+			"--tokens", "2048", "--centroids", "16", "--epochs", "1", "--out", filepath.Join(dir, "b.np")}
+	}
+	ref := t.TempDir()
+	begin := time.Now()
+	if out, code := npprep(t, args(ref)...); code != 0 {
+		t.Fatal(out)
+	}
+	whole := time.Since(begin)
+	want := contents(t, filepath.Join(ref, "b.np"))
+	r := rand.New(rand.NewPCG(3, 5))
+	dir := t.TempDir()
+	killed := 0
+	for range 6 {
+		cmd, _ := start(t, args(dir)...)
+		time.Sleep(time.Duration(r.Float64() * 0.6 * float64(whole)))
+		cmd.Process.Kill()
+		if cmd.Wait() != nil {
+			killed++
+		}
+	}
+	if out, code := npprep(t, args(dir)...); code != 0 {
+		t.Fatal(out)
+	}
+	if !equal(contents(t, filepath.Join(dir, "b.np")), want) {
+		t.Error("another bundle")
+	}
+	if killed == 0 {
+		t.Error("nothing was killed")
+	}
+	t.Logf("%d of 6 runs were killed in the middle", killed)
+}
