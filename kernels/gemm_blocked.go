@@ -7,9 +7,10 @@ import (
 
 // The way of Goto and van de Geijn, and of BLIS, with one difference. C is cut into tiles of mr x nr, which the tile
 // kernel holds in registers. A block of A, gemmMC x GemmKC, is packed into panels of mr rows and stays in the second
-// level cache; a panel of B, GemmKC x nr, is packed (and widened from float16) right before it is used and stays in the
-// first or second. Usually a whole block of B is packed at once and kept in the third level; but B is a float16 weight matrix
-// here, A has some hundred rows, and packing costs 1/32 of the arithmetic at gemmMC rows, so that keeping it does not pay.
+// level cache; gemmBCols columns of B are packed into panels of nr columns (and widened from float16) right before they
+// are used, and one panel of them stays in the first level while the block of A passes by. Usually a whole block of B is
+// packed at once and kept in the third level for all blocks of A; here B is a float16 weight matrix and A has some
+// hundred rows: packing B again for every gemmMC rows costs some percent, and the memory for it would be the caller's.
 //
 // Rows and columns that complete a tile are packed as zeros and their results thrown away: every element of C takes the
 // same way through the same instructions wherever it lies in a tile.
