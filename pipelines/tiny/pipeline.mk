@@ -1,7 +1,7 @@
 # tiny: a Llama-shaped model of 1.6 million parameters trained on generated stories; everything is in this folder.
 TINY := $(BUILD)/tiny
 TINY_PREPARE = bin/npprep prepare --model pipelines/tiny/checkpoint --text pipelines/tiny/calibration.txt \
-  --sparsity 0.31 --centroids 64 --tokens 40000 --window 256 --work $(TINY)/work --out $(TINY)/bundle
+  --sparsity 0.31 --centroids 64 --window 256 --work $(TINY)/work --out $(TINY)/bundle
 
 .PHONY: tiny
 tiny: build ## the tiny model: prepare, then a story

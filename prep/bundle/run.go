@@ -240,9 +240,9 @@ func (a *assembler) links(ctx context.Context, dir string, m *bundle.Manifest) (
 	return out, nil
 }
 
-// defaultDense is the dense prefix where nothing was calibrated: layer 0 and one layer in eight behind it, time
-// for the first reads.
-func defaultDense(layers int) int { return max(1, min(layers, 1+layers/8)) }
+// defaultDense is the dense prefix where nothing was calibrated: a third of the layers, as errors made in earlier ones
+// grow on their way through the rest.
+func defaultDense(layers int) int { return max(1, layers/3) }
 
 // predictorDim is what the train stage reports as its width.
 func (a *assembler) predictorDim() int {

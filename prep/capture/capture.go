@@ -24,10 +24,12 @@ const DefaultDensity = 0.40
 type Options struct {
 	Checkpoint *checkpoint.Checkpoint
 	Texts      []string // text files, joined in this order
-	Tokens     int      // 0 = calib.DefaultTokens
+	Tokens     int      // 0 = all there are, at most calib.DefaultTokens
 	Window     int      // tokens per window; 0 = 512, at most the model's context
 	Density    float64  // token density; 0 = DefaultDensity
 	Part       int      // tokens per part; 0 = forward.GroupTokens
+
+	atMost bool // a shorter text is fine
 }
 
 type params struct {
@@ -38,6 +40,7 @@ type params struct {
 // Run captures masks, features and importance sums.
 func Run(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 	var err error
+	o.atMost = o.Tokens == 0
 	if o.Tokens, o.Window, err = calib.Sizes(o.Checkpoint.Config, o.Tokens, o.Window); err != nil {
 		return stage.Report{}, err
 	}
@@ -81,6 +84,10 @@ func run(ctx context.Context, e *stage.Env, o Options, dir string, p *stage.Prog
 	txt, err := text.Load(o.Checkpoint, o.Texts)
 	if err != nil {
 		return nil, err
+	}
+	if o.atMost {
+		o.Tokens = min(o.Tokens, len(txt.Tokens))
+		meta.Tokens = o.Tokens
 	}
 	meta.Text = txt.Hash
 	ws, err := txt.Cut(o.Tokens, o.Window)

@@ -21,9 +21,11 @@ const maxTokens = 32_768
 type Options struct {
 	Checkpoint *checkpoint.Checkpoint
 	Texts      []string // text files, joined in this order
-	Tokens     int      // tokens of text that capture will use; 0 = calib.DefaultTokens
+	Tokens     int      // tokens of text that capture will use; 0 = all there are, at most calib.DefaultTokens
 	Window     int      // tokens per window; 0 = 512, at most the model's context
 	Group      int      // tokens that pass a layer together; 0 = forward.GroupTokens. It changes no result.
+
+	atMost bool // a shorter text is fine
 }
 
 type params struct {
@@ -34,6 +36,7 @@ type params struct {
 // a unit that an interrupted run need not do again.
 func Run(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 	var err error
+	o.atMost = o.Tokens == 0
 	if o.Tokens, o.Window, err = calib.Sizes(o.Checkpoint.Config, o.Tokens, o.Window); err != nil {
 		return stage.Report{}, err
 	}
@@ -59,6 +62,9 @@ func run(ctx context.Context, e *stage.Env, o Options, dir string, p *stage.Prog
 	txt, err := text.Load(o.Checkpoint, o.Texts)
 	if err != nil {
 		return nil, err
+	}
+	if o.atMost {
+		o.Tokens = min(o.Tokens, len(txt.Tokens))
 	}
 	ws, err := txt.Cut(o.Tokens, o.Window)
 	if err != nil {

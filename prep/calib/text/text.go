@@ -107,6 +107,9 @@ func (t *Text) Source(i int) string {
 
 // Cut returns the windows of the first tokens tokens of the text, and refuses a shorter text.
 func (t *Text) Cut(tokens, window int) ([]calib.Window, error) {
+	if tokens < 1 {
+		return nil, format.Inputf("%s: the calibration text is empty", t.Files[0])
+	}
 	if len(t.Tokens) < tokens {
 		return nil, format.Hint(format.Inputf("calibration text has %d tokens, %d are needed", len(t.Tokens), tokens),
 			"name more --text files or lower --tokens")
