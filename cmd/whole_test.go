@@ -139,7 +139,8 @@ func TestPrepareKilled(t *testing.T) {
 	run(t, "nprun", "verify", "--quiet", "-b", filepath.Join(dir, "bundle"))
 }
 
-type tinyGolden struct {
+type golden struct {
+	Window     int       `json:"window"`
 	Tokens     int       `json:"tokens"`
 	Windows    int       `json:"windows"`
 	Scored     int       `json:"scored"`
@@ -153,63 +154,104 @@ type tinyGolden struct {
 	} `json:"greedy"`
 }
 
-// TestWholeJob goes from the checkpoint to text and holds what comes out against Hugging Face transformers' results on
-// the same checkpoint: greedy ids, perplexity per window, prompts.
-func TestWholeJob(t *testing.T) {
-	b := prepared(t)
-	data, err := os.ReadFile(tiny + "golden.json")
+// exactModes run a bundle with the same result as the whole model.
+func exactModes(layers, neurons int) [][]string {
+	return [][]string{{"--mode", "resident"}, {"--mode", "stream", "--dense-layers", strconv.Itoa(layers / 3)}, {"--mode", "sparse", "--dense-layers", strconv.Itoa(layers / 3), "--k-max", strconv.Itoa(neurons)}}
+}
+
+// readGolden reads what Hugging Face transformers computed in float32 on a checkpoint.
+func readGolden(t *testing.T, path string) golden {
+	t.Helper()
+	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var want tinyGolden
-	if err := json.Unmarshal(data, &want); err != nil {
-		t.Fatal(err)
-	}
-	for _, mode := range [][]string{{"--mode", "resident"}, {"--mode", "stream", "--dense-layers", "2"}, {"--mode", "sparse", "--k-max", "448"}} {
-		for _, g := range want.Greedy {
-			args := append([]string{"generate", "-b", b, "--json", "--ignore-eos", "--max-tokens", strconv.Itoa(len(g.IDs)), "--memory", "128MiB"}, mode...)
-			if p, ok := strings.CutPrefix(g.Prompt, "chat:"); ok {
-				args = append(args, "--chat", "--prompt", p)
-			} else {
-				args = append(args, "--prompt", g.Prompt)
-			}
-			var got struct {
-				PromptIDs []int32 `json:"prompt_ids"`
-				IDs       []int32 `json:"ids"`
-				Text      string  `json:"text"`
-				Stats     struct {
-					PeakRSS int64 `json:"peak_rss_bytes"`
-					Budget  int64 `json:"memory_budget_bytes"`
-				} `json:"stats"`
-			}
-			parse(t, run(t, "nprun", args...), &got)
-			if !slices.Equal(got.PromptIDs, g.PromptIDs) {
-				t.Errorf("%v: prompt %q is %v, want %v", mode, g.Prompt, got.PromptIDs, g.PromptIDs)
-			}
-			n := min(len(got.IDs), len(g.IDs))
-			if !slices.Equal(got.IDs, g.IDs[:n]) || n < len(g.IDs) {
-				t.Errorf("%v: %q continues with %v, want %v", mode, g.Prompt, got.IDs, g.IDs)
-			}
-			if got.Stats.PeakRSS > got.Stats.Budget {
-				t.Errorf("%v: peak memory %d is over the budget of %d", mode, got.Stats.PeakRSS, got.Stats.Budget)
-			}
+	var g golden
+	parse(t, string(data), &g)
+	return g
+}
+
+// checkGreedy holds prompts' ids and greedy continuations against the golden.
+func checkGreedy(t *testing.T, b string, mode []string, want golden, memory string) {
+	t.Helper()
+	for _, g := range want.Greedy {
+		args := append([]string{"generate", "-b", b, "--json", "--ignore-eos", "--max-tokens", strconv.Itoa(len(g.IDs)), "--context", "256", "--memory", memory}, mode...)
+		if p, ok := strings.CutPrefix(g.Prompt, "chat:"); ok {
+			args = append(args, "--chat", "--prompt", p)
+		} else {
+			args = append(args, "--prompt", g.Prompt)
 		}
-		var p struct {
-			Tokens     int       `json:"tokens"`
-			Scored     int       `json:"scored_tokens"`
-			Perplexity float64   `json:"perplexity"`
-			PerWindow  []float64 `json:"nll_per_window"`
+		var got struct {
+			PromptIDs []int32 `json:"prompt_ids"`
+			IDs       []int32 `json:"ids"`
+			Stats     struct {
+				PeakRSS int64 `json:"peak_rss_bytes"`
+				Budget  int64 `json:"memory_budget_bytes"`
+			} `json:"stats"`
 		}
-		parse(t, run(t, "nprun", append([]string{"eval", "-b", b, "--json", "--quiet", "--text", tiny + "heldout.txt", "--window", "256", "--windows", strconv.Itoa(want.Windows)}, mode...)...), &p)
-		if p.Tokens != want.Tokens || p.Scored != want.Scored || math.Abs(p.Perplexity/want.Perplexity-1) > 1e-3 {
-			t.Errorf("%v: perplexity %v over %d of %d tokens, want %v over %d of %d", mode, p.Perplexity, p.Scored, p.Tokens, want.Perplexity, want.Scored, want.Tokens)
+		parse(t, run(t, "nprun", args...), &got)
+		if !slices.Equal(got.PromptIDs, g.PromptIDs) {
+			t.Errorf("%v: prompt %q is %v, want %v", mode, g.Prompt, got.PromptIDs, g.PromptIDs)
 		}
-		for i, nll := range p.PerWindow {
-			if math.Abs(nll/want.PerWindow[i]-1) > 2e-3 {
-				t.Errorf("%v: window %d has nll %v, want %v", mode, i, nll, want.PerWindow[i])
-			}
+		if !slices.Equal(got.IDs, g.IDs) {
+			t.Errorf("%v: %q continues with %v, want %v", mode, g.Prompt, got.IDs, g.IDs)
+		}
+		if got.Stats.PeakRSS > got.Stats.Budget {
+			t.Errorf("%v: peak memory %d is over the budget of %d", mode, got.Stats.PeakRSS, got.Stats.Budget)
 		}
 	}
+}
+
+// checkPerplexity holds the perplexity of a text, window by window, against the golden.
+func checkPerplexity(t *testing.T, b string, mode []string, want golden, text string) {
+	t.Helper()
+	var p struct {
+		Tokens     int       `json:"tokens"`
+		Scored     int       `json:"scored_tokens"`
+		Perplexity float64   `json:"perplexity"`
+		PerWindow  []float64 `json:"nll_per_window"`
+	}
+	parse(t, run(t, "nprun", append([]string{"eval", "-b", b, "--json", "--quiet", "--text", text, "--window", strconv.Itoa(want.Window), "--windows", strconv.Itoa(want.Windows)}, mode...)...), &p)
+	if p.Tokens != want.Tokens || p.Scored != want.Scored || math.Abs(p.Perplexity/want.Perplexity-1) > 1e-3 {
+		t.Errorf("%v: perplexity %v over %d of %d tokens, want %v over %d of %d", mode, p.Perplexity, p.Scored, p.Tokens, want.Perplexity, want.Scored, want.Tokens)
+	}
+	t.Logf("%v: perplexity %.5f, the reference's %.5f", mode, p.Perplexity, want.Perplexity)
+	for i, nll := range p.PerWindow {
+		if math.Abs(nll/want.PerWindow[i]-1) > 2e-3 {
+			t.Errorf("%v: window %d has nll %v, want %v", mode, i, nll, want.PerWindow[i])
+		}
+	}
+}
+
+// TestWholeJob goes from the checkpoint to text and holds what comes out against the reference.
+func TestWholeJob(t *testing.T) {
+	b, want := prepared(t), readGolden(t, tiny+"golden.json")
+	for _, mode := range exactModes(6, 448) {
+		checkGreedy(t, b, mode, want, "128MiB")
+		checkPerplexity(t, b, mode, want, tiny+"heldout.txt")
+	}
+}
+
+// TestSmolLM2 does the same with a bundle of SmolLM2-135M-Instruct, which is too big for this repository:
+// NP_SMOLLM2_BUNDLE names the bundle, NP_WIKITEXT2_TEST WikiText-2's raw test split.
+func TestSmolLM2(t *testing.T) {
+	b, text := os.Getenv("NP_SMOLLM2_BUNDLE"), os.Getenv("NP_WIKITEXT2_TEST")
+	if b == "" {
+		t.Skip("NOT RUN: NP_SMOLLM2_BUNDLE is not set; `make smollm2-135m` makes the bundle")
+	}
+	want := readGolden(t, "../pipelines/smollm2-135m/golden.json")
+	modes := exactModes(30, 1536)
+	if strings.Contains(run(t, "nprun", "inspect", "-b", b), "sparse") {
+		checkGreedy(t, b, modes[2], want, "2GiB")
+	}
+	for _, mode := range modes[:2] {
+		checkGreedy(t, b, mode, want, "2GiB")
+	}
+	if text == "" {
+		t.Log("NOT RUN: perplexity; NP_WIKITEXT2_TEST is not set")
+		return
+	}
+	checkPerplexity(t, b, modes[0], want, text)
 }
 
 func parse(t *testing.T, s string, v any) {
