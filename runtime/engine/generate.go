@@ -50,7 +50,7 @@ func (e *Engine) Generate(ctx context.Context, r Request, emit func(text string)
 		}
 	}
 	defer func() { say(out.Flush()) }()
-	history := slices.Clone(r.Prompt)
+	history := slices.Clone(e.seq) // the penalty sees what came before this prompt too
 	for r.MaxTokens <= 0 || len(res.IDs) < r.MaxTokens {
 		id, err := sampler.Sample(logits, history)
 		if err != nil {

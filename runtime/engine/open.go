@@ -30,7 +30,8 @@ type Options struct {
 	Threads  int    // 0 is GOMAXPROCS
 	Selector string // paper, static; "" is the bundle's first
 	Margin   float32
-	ReadCap  int // most rows read per layer and token; 0 is no limit
+	ReadCap  int          // most rows read per layer and token; 0 is no limit
+	Wrap     WrapSelector // makes the selector from the bundle's; nil leaves it
 	Storage  storage.Options
 	Progress func(done, total int64) // bytes of the layers that stay in memory
 }
@@ -86,9 +87,6 @@ func Open(ctx context.Context, dir string, o Options) (e *Engine, err error) {
 	if e.Tokenizer, err = tokenizer.Load(b.Path(bundle.MemberTokenizer)); err != nil {
 		return nil, err
 	}
-	if o.Selector, err = chooseSelector(b, o.Selector); err != nil {
-		return nil, err
-	}
 	// Parsing leaves garbage behind: give it back before the weights come, so that the peak is the plan.
 	debug.FreeOSMemory()
 	p, err := newPlanner(b, o, threadCount(o.Threads))
@@ -98,7 +96,7 @@ func Open(ctx context.Context, dir string, o Options) (e *Engine, err error) {
 	if e.Plan, err = p.choose(); err != nil {
 		return nil, err
 	}
-	o.Storage.Staging = p.staging()
+	o.Storage.Staging, o.Selector = p.staging(), p.o.Selector
 	e.opts = o
 	defer func() {
 		if err != nil {
@@ -115,7 +113,10 @@ func Open(ctx context.Context, dir string, o Options) (e *Engine, err error) {
 	if err = e.loadSelector(); err != nil {
 		return e, err
 	}
-	if err = e.loadResident(); err != nil {
+	if err = e.wrapSelector(); err != nil {
+		return e, err
+	}
+	if err = e.loadResident(ctx); err != nil {
 		return e, err
 	}
 	if err = e.loadRows(ctx); err != nil {
@@ -173,10 +174,13 @@ func threadCount(n int) int {
 // chooseSelector checks the name against what the bundle has; "" takes its first.
 func chooseSelector(b *bundle.Bundle, name string) (string, error) {
 	s := b.Manifest.Sparse
-	if s == nil || len(s.Selectors) == 0 {
-		return name, nil
-	}
-	if name == "" || name == "auto" {
+	auto := name == "" || name == "auto"
+	switch {
+	case s == nil && auto:
+		return "", nil
+	case s == nil:
+		return "", format.Inputf("--selector %s: the bundle %s is a dense one and has none", name, b.Dir)
+	case auto && len(s.Selectors) > 0:
 		return s.Selectors[0], nil
 	}
 	for _, have := range s.Selectors {
@@ -236,7 +240,7 @@ func allocFailed(err *error) {
 	}
 }
 
-func (e *Engine) loadResident() (err error) {
+func (e *Engine) loadResident(ctx context.Context) (err error) {
 	defer allocFailed(&err)
 	path := e.Bundle.Path(bundle.MemberResident)
 	t, err := tensors.Open(path)
@@ -249,10 +253,23 @@ func (e *Engine) loadResident() (err error) {
 		return format.IOf("%s: %w", path, err)
 	}
 	defer f.Close()
-	return e.m.Load(&model.FileSource{T: t, F: f}, e.halves, true)
+	return e.m.Load(&interruptible{model.FileSource{T: t, F: f}, ctx}, e.halves, true)
 }
 
-// loadRows reads the layers that stay in memory, every record checked, and sets up the others.
+// interruptible ends the loading of matrices when ctx is done.
+type interruptible struct {
+	model.FileSource
+	ctx context.Context
+}
+
+func (s *interruptible) Halves(dst []uint16, name string) error {
+	if err := s.ctx.Err(); err != nil {
+		return err
+	}
+	return s.FileSource.Halves(dst, name)
+}
+
+// loadRows reads the layers that stay in memory and sets up the others.
 func (e *Engine) loadRows(ctx context.Context) (err error) {
 	defer allocFailed(&err)
 	c, g, d := e.Config, e.geometry, e.Plan.Dense
@@ -270,7 +287,7 @@ func (e *Engine) loadRows(ctx context.Context) (err error) {
 			rest = append(rest, l)
 		}
 	}
-	s, err := newStreamer(e.reader, g, load)
+	s, err := newStreamer(e.reader, g, load, e.m.Pool, e.checkRecord)
 	if err != nil {
 		return format.Fitf("%w", err)
 	}
@@ -291,6 +308,9 @@ func (e *Engine) loadRows(ctx context.Context) (err error) {
 	}
 	e.chooser = resident.Chooser{KMax: e.Plan.KMax, Margin: e.opts.Margin, Cap: e.opts.ReadCap}
 	for _, l := range rest {
+		if pins := len(e.selector.Pins(l)); pins > e.Plan.KMax {
+			return format.Inputf("--k-max %d: layer %d has %d pinned neurons, which must fit", e.Plan.KMax, l, pins)
+		}
 		slots, free, err := storage.AllocAligned(e.Plan.KMax * g.Stride)
 		if err != nil {
 			return format.Fitf("%w", err)
@@ -317,11 +337,7 @@ func (e *Engine) readDense(ctx context.Context, s *streamer) error {
 		if first == 0 {
 			e.dense[l] = model.Rows{Mem: e.halves(g.Neurons * row), Stride: row, N: g.Neurons}
 		}
-		raw := s.bytes()
 		for n := range rows.N {
-			if err := e.checkRecord(l, first+n, raw[n*g.Stride:(n+1)*g.Stride]); err != nil {
-				return err
-			}
 			copy(e.dense[l].Mem[(first+n)*row:(first+n+1)*row], rows.Mem[n*rows.Stride:])
 		}
 		if e.opts.Progress != nil {

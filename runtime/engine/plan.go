@@ -2,6 +2,8 @@ package engine
 
 import (
 	"fmt"
+	"runtime"
+	"runtime/debug"
 	"sort"
 	"strconv"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"neuroprefetcher/format/checkpoint"
 	"neuroprefetcher/format/tensors"
 	"neuroprefetcher/runtime/model"
+	"neuroprefetcher/runtime/tokenizer"
 )
 
 // The modes of --mode.
@@ -91,14 +94,25 @@ type layerTensor struct {
 	bytes int64
 }
 
-func newPlanner(b *bundle.Bundle, o Options, threads int) (*planner, error) {
-	p := &planner{b: b, c: &b.Manifest.Model, g: b.Manifest.Rows, o: o, threads: threads, members: map[string][]layerTensor{}}
-	p.base, _ = RSS()
-	p.budget, p.source = o.Memory, "--memory"
-	if o.Memory <= 0 {
-		free, source := AvailableMemory()
-		p.budget, p.source = p.base+free*9/10, "nine tenths of "+source
+// newPlanner checks the options against the bundle. The tokenizer must be loaded: it is part of the base.
+func newPlanner(b *bundle.Bundle, o Options, threads int) (p *planner, err error) {
+	if o.Selector, err = chooseSelector(b, o.Selector); err != nil {
+		return nil, err
 	}
+	p = &planner{b: b, c: &b.Manifest.Model, g: b.Manifest.Rows, o: o, threads: threads, members: map[string][]layerTensor{}}
+	switch n := p.c.Layers; {
+	case o.Dense > n:
+		return nil, format.Inputf("--dense-layers %d: the model has %d layers", o.Dense, n)
+	case o.Mode == ModeResident && o.Dense != 0 && o.Dense != n:
+		return nil, format.Inputf("--dense-layers %d: resident mode keeps all %d layers in memory; --mode stream and --mode sparse keep fewer", o.Dense, n)
+	case o.KMax > p.g.Neurons:
+		return nil, format.Inputf("--k-max %d: a layer has %d neurons", o.KMax, p.g.Neurons)
+	case o.Context > p.c.MaxPositions:
+		return nil, format.Inputf("--context %d: the model is made for at most %d tokens", o.Context, p.c.MaxPositions)
+	}
+	p.base, _ = RSS()
+	free, source := AvailableMemory()
+	p.budget, p.source = budget(o.Memory, p.base, free, source)
 	if b.Manifest.Sparse == nil {
 		return p, nil
 	}
@@ -117,6 +131,18 @@ func newPlanner(b *bundle.Bundle, o Options, threads int) (*planner, error) {
 		f.Close()
 	}
 	return p, nil
+}
+
+// budget is what the process may hold: what was asked for, but no more than there is; nine tenths of that when nothing
+// was asked for. base is what it holds already.
+func budget(asked, base, free int64, source string) (int64, string) {
+	switch {
+	case asked <= 0:
+		return base + free*9/10, "nine tenths of " + source
+	case asked > base+free:
+		return base + free, source + ", less than --memory"
+	}
+	return asked, "--memory"
 }
 
 // layerOf finds the layer in names such as head.gate.5.bias or freq.up.3; tensors of no layer give -1.
@@ -171,13 +197,13 @@ func (p *planner) plan(mode string, dense, context, micro int) *Plan {
 			add("predictor", p.memberBytes(bundle.MemberPredictor, dense))
 			add("centroids", p.memberBytes(bundle.MemberCentroids, dense))
 		}
-		if !g.Trailer {
-			add("row checksums", 4*int64(g.Neurons)*int64(g.Layers))
-		}
 		pl.ReadsPerToken = int64(rest) * int64(k) * int64(g.Stride)
 	}
 	if mode == ModeStream {
 		pl.ReadsPerToken = int64(rest) * g.LayerStride
+	}
+	if !g.Trailer {
+		add("row checksums", 4*int64(g.Neurons)*int64(g.Layers))
 	}
 	if rest > 0 {
 		add(fmt.Sprintf("%d stream buffers", streamBuffers), streamBuffers*int64(chunkBytes(g)))
@@ -201,7 +227,7 @@ func (p *planner) staging() int {
 
 func (p *planner) kMax() int {
 	if p.o.KMax > 0 {
-		return min(p.o.KMax, p.g.Neurons)
+		return p.o.KMax
 	}
 	return p.b.Manifest.Sparse.KMax
 }
@@ -218,20 +244,25 @@ func (p *planner) best(mode string, dense int) *Plan {
 				continue
 			}
 			if last = p.plan(mode, dense, context, min(micro, context)); last.fits() {
-				if p.o.Context == 0 && context < min(DefaultContext, p.c.MaxPositions) {
-					last.Note = fmt.Sprintf("the context is %d tokens so that it fits; --context asks for more", context)
-				}
-				return last
+				return p.noted(last)
 			}
 		}
 	}
 	return last
 }
 
+// noted says so in the plan when its context is shorter than usual.
+func (p *planner) noted(pl *Plan) *Plan {
+	if p.o.Context == 0 && pl.Context < p.contexts()[0] {
+		pl.Note = fmt.Sprintf("the context is %d tokens so that it fits; --context asks for more", pl.Context)
+	}
+	return pl
+}
+
 // contexts are the lengths to try: the one asked for, or ever shorter ones.
 func (p *planner) contexts() []int {
 	if p.o.Context > 0 {
-		return []int{min(p.o.Context, p.c.MaxPositions)}
+		return []int{p.o.Context}
 	}
 	all := []int{min(DefaultContext, p.c.MaxPositions)}
 	for n := all[0] / 2; n >= 512; n /= 2 {
@@ -244,9 +275,6 @@ func (p *planner) contexts() []int {
 func (p *planner) choose() (*Plan, error) {
 	n := p.c.Layers
 	fixed := p.o.Dense > 0
-	if p.o.Dense > n {
-		return nil, format.Inputf("--dense-layers %d: the model has %d layers", p.o.Dense, n)
-	}
 	resident := p.best(ModeResident, n)
 	switch p.o.Mode {
 	case ModeResident:
@@ -262,10 +290,13 @@ func (p *planner) choose() (*Plan, error) {
 		if resident.fits() && !fixed {
 			return resident, nil
 		}
-		if p.b.Manifest.Sparse == nil {
-			return p.accept(p.most(ModeStream, 0, n-1), "lower --context or raise --memory")
+		switch {
+		case p.b.Manifest.Sparse != nil:
+			return p.sparse(fixed)
+		case fixed:
+			return p.accept(p.best(ModeStream, p.o.Dense), "lower --dense-layers, --context or raise --memory")
 		}
-		return p.sparse(fixed)
+		return p.accept(p.most(ModeStream, 0, n-1), "lower --context or raise --memory")
 	}
 	return nil, format.Inputf("--mode %s: want auto, resident, stream or sparse", p.o.Mode)
 }
@@ -287,10 +318,30 @@ func (p *planner) sparse(fixed bool) (*Plan, error) {
 	return p.accept(p.most(ModeSparse, 1, limit), "lower --context, raise --memory, or use --mode stream")
 }
 
-// most finds the plan with the most layers in memory between lo and hi; the one with lo when none fits.
+// enoughTokens is a micro-batch with which computing a layer takes longer than reading it on the drives we know: a
+// layer in memory is worth more than a larger one, and less than going below it, which reads the others again and again.
+const enoughTokens = 128
+
+// most finds the plan with the most layers in memory between lo and hi, of those with the longest context and a
+// micro-batch that is large enough, or as large as fits; the one with lo when none fits.
 func (p *planner) most(mode string, lo, hi int) *Plan {
-	d := sort.Search(hi-lo+1, func(i int) bool { return !p.best(mode, lo+i).fits() })
-	return p.best(mode, max(lo, lo+d-1))
+	for _, context := range p.contexts() {
+		for _, micro := range microbatches {
+			if micro > enoughTokens {
+				continue
+			}
+			d := sort.Search(hi-lo+1, func(i int) bool { return !p.plan(mode, lo+i, context, min(micro, context)).fits() })
+			if d == 0 {
+				continue
+			}
+			for _, larger := range microbatches {
+				if pl := p.plan(mode, lo+d-1, context, min(larger, context)); pl.fits() {
+					return p.noted(pl)
+				}
+			}
+		}
+	}
+	return p.best(mode, lo)
 }
 
 func (p *planner) accept(pl *Plan, hint string) (*Plan, error) {
@@ -302,6 +353,12 @@ func (p *planner) accept(pl *Plan, hint string) (*Plan, error) {
 
 // Plans lays out every mode of a bundle for `nprun plan`.
 func Plans(b *bundle.Bundle, o Options) (all []*Plan, chosen *Plan, err error) {
+	t, err := tokenizer.Load(b.Path(bundle.MemberTokenizer)) // so that the base is that of a run
+	if err != nil {
+		return nil, nil, err
+	}
+	defer runtime.KeepAlive(t)
+	debug.FreeOSMemory()
 	p, err := newPlanner(b, o, threadCount(o.Threads))
 	if err != nil {
 		return nil, nil, err

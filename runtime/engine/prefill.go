@@ -76,7 +76,7 @@ func (e *Engine) prefillBatches(ctx context.Context, ids []int32, visit func(fro
 				return err
 			}
 			e.batch.Attention(layer, x, t, e.kv.Layers[l], e.kv.Len)
-			if err := e.batchMLP(l, layer, x, t, last); err != nil {
+			if err := e.batchMLP(ctx, l, layer, x, t, last); err != nil {
 				return err
 			}
 		}
@@ -100,7 +100,7 @@ func (e *Engine) prefillBatches(ctx context.Context, ids []int32, visit func(fro
 }
 
 // batchMLP runs one layer's MLP for a micro-batch: from memory, or chunk by chunk as the layer arrives.
-func (e *Engine) batchMLP(l int, layer *model.Layer, x []float32, t int, last bool) error {
+func (e *Engine) batchMLP(ctx context.Context, l int, layer *model.Layer, x []float32, t int, last bool) error {
 	e.batch.BeginMLP(layer, x, t)
 	if rows := e.dense[l]; rows.N > 0 {
 		e.batch.MLPChunk(rows, 0, nil)
@@ -110,6 +110,9 @@ func (e *Engine) batchMLP(l int, layer *model.Layer, x []float32, t int, last bo
 	s := e.sparse[l]
 	seed := s != nil && last
 	for range e.stream.perLayer() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		_, first, rows, err := e.stream.next()
 		if err != nil {
 			return err

@@ -32,7 +32,7 @@ type sparseLayer struct {
 func (e *Engine) newSparseLayer(layer, kMax int, slots []byte) *sparseLayer {
 	s := &sparseLayer{layer: layer, slots: slots, mem: kernels.BytesU16(slots),
 		slotMap: resident.NewMap(e.geometry.Neurons, kMax),
-		pins: e.selector.Pins(layer), active:  make([]int32, kMax), items: make([]storage.Item, kMax), off: make([]int, kMax)}
+		pins:    e.selector.Pins(layer), active: make([]int32, kMax), items: make([]storage.Item, kMax), off: make([]int, kMax)}
 	s.batch.Done, s.batch.InPlace = make([]bool, kMax), true
 	return s
 }

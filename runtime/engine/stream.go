@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"sync/atomic"
 	"time"
 
 	"neuroprefetcher/format/bundle"
@@ -22,7 +23,8 @@ func chunkBytes(g bundle.Geometry) int {
 }
 
 // streamer reads whole layers in order, chunk by chunk, ahead of their use: pass after pass over the same layers. The
-// caller takes exactly one pass of chunks per pass; after an error it must call stop before anything else.
+// caller takes exactly one pass of chunks per pass; after an error it must call stop before anything else. Damage anywhere
+// is an error: no row is computed with that does not match its checksum.
 type streamer struct {
 	r       *storage.Reader
 	g       bundle.Geometry
@@ -35,10 +37,19 @@ type streamer struct {
 	limit   int // chunks to submit in all, < 0 for no end
 	wait    time.Duration
 	free    func()
+
+	// The check of a chunk's records, on all threads: the closure is made once and reads its arguments from here.
+	pool         *kernels.Pool
+	check        func(layer, neuron int, rec []byte) error
+	layer, first int
+	damaged      atomic.Int32 // lowest record of the chunk that is not good
+	runCheck     func(lo, hi int)
 }
 
-func newStreamer(r *storage.Reader, g bundle.Geometry, layers []int) (*streamer, error) {
-	s := &streamer{r: r, g: g, layers: layers, batches: make([]storage.Batch, streamBuffers)}
+// newStreamer makes a streamer whose every record passes check before it is handed out.
+func newStreamer(r *storage.Reader, g bundle.Geometry, layers []int, pool *kernels.Pool, check func(layer, neuron int, rec []byte) error) (*streamer, error) {
+	s := &streamer{r: r, g: g, layers: layers, batches: make([]storage.Batch, streamBuffers), pool: pool, check: check}
+	s.runCheck = s.checkRecords
 	size := chunkBytes(g)
 	mem, free, err := storage.AllocAligned(size * streamBuffers)
 	if err != nil {
@@ -94,7 +105,7 @@ func (s *streamer) chunk(i int) (layer, first, n int) {
 	return layer, first, min(chunkNeurons(s.g), s.g.Neurons-first)
 }
 
-// next waits for the next chunk. The view is valid until the following call.
+// next waits for the next chunk and checks its records. The view is valid until the following call.
 func (s *streamer) next() (layer, first int, rows model.Rows, err error) {
 	s.fill(streamBuffers) // the chunk handed out last is free again
 	i := s.taken
@@ -106,11 +117,37 @@ func (s *streamer) next() (layer, first int, rows model.Rows, err error) {
 		return layer, first, rows, rowError(layer, first, err)
 	}
 	s.taken++
+	s.layer, s.first = layer, first
+	s.damaged.Store(int32(n))
+	s.pool.Run(n, checkGrain, s.runCheck)
+	if i := int(s.damaged.Load()); i < n {
+		return layer, first, rows, s.check(layer, first+i, s.record(i))
+	}
 	return layer, first, model.Rows{Mem: s.halves[i%streamBuffers], Stride: s.g.Stride / 2, N: n}, nil
 }
 
-// bytes is the raw chunk that next returned last, n records of the file.
-func (s *streamer) bytes() []byte { return s.bufs[(s.taken-1)%streamBuffers] }
+// checkGrain is how many records are checked at a time: enough bytes to be worth a hand-over between threads.
+const checkGrain = 16
+
+// checkRecords notes the first damaged one of the records [lo, hi) of the chunk in hand.
+func (s *streamer) checkRecords(lo, hi int) {
+	for i := lo; i < hi; i++ {
+		if s.check(s.layer, s.first+i, s.record(i)) == nil {
+			continue
+		}
+		for {
+			old := s.damaged.Load()
+			if int32(i) >= old || s.damaged.CompareAndSwap(old, int32(i)) {
+				return
+			}
+		}
+	}
+}
+
+// record is the i-th record, as in the file, of the chunk that next took last.
+func (s *streamer) record(i int) []byte {
+	return s.bufs[(s.taken-1)%streamBuffers][i*s.g.Stride : (i+1)*s.g.Stride]
+}
 
 // stop waits for what is in flight and goes back to the first chunk of a pass.
 func (s *streamer) stop() {

@@ -83,7 +83,7 @@ func (e *Engine) step(ctx context.Context, id int32) error {
 			s.MLPRows(sl.mem, sl.off)
 			s.EndMLP(e.x)
 		default:
-			if err := e.streamStep(l); err != nil {
+			if err := e.streamStep(ctx, l); err != nil {
 				return err
 			}
 			s.EndMLP(e.x)
@@ -98,12 +98,15 @@ func (e *Engine) step(ctx context.Context, id int32) error {
 }
 
 // streamStep runs the MLP of a layer that is read whole.
-func (e *Engine) streamStep(l int) error {
+func (e *Engine) streamStep(ctx context.Context, l int) error {
 	if e.stream.limit >= 0 { // the first step after a prefill or a failure: read ahead without end
 		e.stream.stop()
 		e.stream.start(-1)
 	}
 	for range e.stream.perLayer() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		_, _, rows, err := e.stream.next()
 		if err != nil {
 			return err

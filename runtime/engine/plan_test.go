@@ -1,0 +1,152 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"neuroprefetcher/format"
+	"neuroprefetcher/format/bundle"
+)
+
+// flip changes one bit of a record on disk, past its first byte, and returns what undoes it.
+func flip(t *testing.T, e *Engine, layer, neuron int) func() {
+	t.Helper()
+	f, err := os.OpenFile(e.Bundle.Path(bundle.MemberRows), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	at := e.geometry.RecordOffset(layer, neuron) + 5
+	var b [1]byte
+	if _, err := f.ReadAt(b[:], at); err != nil {
+		t.Fatal(err)
+	}
+	write := func(v byte) {
+		if _, err := f.WriteAt([]byte{v}, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(b[0] ^ 1)
+	return func() { write(b[0]) }
+}
+
+// TestDamagedStream flips a bit of a layer that is read whole: prompts and tokens are refused by name, the first of
+// several damaged records is named, and the engine goes on when the file is good again.
+func TestDamagedStream(t *testing.T) {
+	ctx := context.Background()
+	for _, align := range []int{0, 4096} {
+		dir := buildBundle(t, align)
+		for _, o := range []Options{{Mode: ModeStream, Dense: 2}, {Mode: ModeSparse, Dense: 2, KMax: 10}} {
+			e := openEngine(t, dir, o)
+			want := trace(t, e)
+			e.Reset()
+			if _, err := e.Prefill(ctx, script[0].prompt); err != nil {
+				t.Fatal(err)
+			}
+			undo := []func(){flip(t, e, 3, 417), flip(t, e, 3, 300)}
+			named := func(what string, err error) {
+				t.Helper()
+				if !errors.Is(err, format.ErrInput) || !strings.Contains(err.Error(), "layer 3, neuron 300") {
+					t.Errorf("%s, align %d, %s: error is %v", o.Mode, align, what, err)
+				}
+			}
+			if o.Mode == ModeStream {
+				// Chunks may have been read ahead: of the first tokens, one must meet the damage.
+				_, err := e.Step(ctx, 5)
+				if err == nil {
+					_, err = e.Step(ctx, 5)
+				}
+				named("step", err)
+			}
+			_, err := e.Prefill(ctx, script[0].prompt)
+			named("prompt", err)
+			for _, f := range undo {
+				f()
+			}
+			sameBits(t, o.Mode+" after damage", trace(t, e), want)
+		}
+	}
+}
+
+// TestOptionsAgainstTheBundle holds that what the bundle cannot do is refused, not silently made smaller.
+func TestOptionsAgainstTheBundle(t *testing.T) {
+	dir := buildBundle(t, 0)
+	for _, c := range []struct {
+		o    Options
+		want string
+	}{
+		{Options{Mode: ModeSparse, KMax: 449}, "--k-max 449: a layer has 448 neurons"},
+		{Options{Mode: ModeSparse, KMax: 1, Dense: 2}, "pinned"},
+		{Options{Mode: ModeSparse, Dense: 7}, "--dense-layers 7: the model has 6 layers"},
+		{Options{Mode: ModeResident, Dense: 5}, "--dense-layers 5: resident"},
+		{Options{Context: 513}, "--context 513: the model is made for at most 512 tokens"},
+		{Options{Selector: "paper"}, "--selector paper"},
+		{Options{Mode: "fast"}, "--mode fast"},
+	} {
+		e, err := Open(context.Background(), dir, c.o)
+		if e != nil || !errors.Is(err, format.ErrInput) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q", c.o, err, c.want)
+		}
+	}
+	for _, o := range []Options{{Mode: ModeSparse, Dense: 6}, {Mode: ModeStream, Dense: 6}, {Mode: ModeResident, Dense: 6}, {Mode: ModeSparse, KMax: 448, Context: 1}} {
+		e := openEngine(t, dir, o)
+		if _, err := e.Prefill(context.Background(), []int32{5}); err != nil {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}
+
+// TestBudget holds what was asked for against what there is: the kernel must not be the one to say it.
+func TestBudget(t *testing.T) {
+	for _, c := range []struct {
+		asked, base, free, want int64
+		source                  string
+	}{
+		{0, 10, 100, 100, "nine tenths of here"},
+		{50, 10, 100, 50, "--memory"},
+		{110, 10, 100, 110, "--memory"},
+		{111, 10, 100, 110, "here, less than --memory"},
+	} {
+		if got, source := budget(c.asked, c.base, c.free, "here"); got != c.want || source != c.source {
+			t.Errorf("%+v: %d, %s", c, got, source)
+		}
+	}
+}
+
+// TestPlansKeepTheirOrder holds what a plan gives up first as memory shrinks: layers, then the size of micro-batches
+// below enoughTokens, then context; and that Plans chooses what Open would.
+func TestPlansKeepTheirOrder(t *testing.T) {
+	b, err := bundle.Open(buildBundle(t, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := newPlanner(b, Options{Mode: ModeStream}, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.base = 0
+	last := &Plan{Dense: 6, Microbatch: 512, Context: 512}
+	for mem := p.plan(ModeStream, 6, 512, 512).Total; ; mem -= 16 << 10 {
+		p.budget = mem
+		pl, err := p.choose()
+		if err != nil {
+			if least := p.plan(ModeStream, 0, 512, 16).Total; mem >= least {
+				t.Errorf("refused with %d, %d is enough: %v", mem, least, err)
+			}
+			break
+		}
+		if pl.Total > mem {
+			t.Fatalf("a plan of %d for %d", pl.Total, mem)
+		}
+		if pl.Dense > last.Dense || pl.Dense > 0 && pl.Microbatch < enoughTokens {
+			t.Fatalf("%d layers in memory, micro-batch %d, after %d and %d", pl.Dense, pl.Microbatch, last.Dense, last.Microbatch)
+		}
+		last = pl
+	}
+	if last.Dense != 0 || last.Microbatch != 16 {
+		t.Errorf("the last plan has %d layers and micro-batch %d", last.Dense, last.Microbatch)
+	}
+}
