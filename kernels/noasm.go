@@ -19,6 +19,8 @@ func dot4F16(out *[4]float32, x []float32, w0, w1, w2, w3 []uint16) {
 	dot4F16Generic(out, x, w0, w1, w2, w3)
 }
 
+func dotQ4(x []float32, codes []byte, scales []uint16) float32 { return dotQ4Generic(x, codes, scales) }
+
 func axpyF32(y []float32, a float32, x []float32) { axpyF32Generic(y, a, x) }
 func axpyF16(y []float32, a float32, w []uint16)  { axpyF16Generic(y, a, w) }
 func axpy4F16(y []float32, a *[4]float32, w0, w1, w2, w3 []uint16) {

@@ -1,0 +1,17 @@
+//go:build !purego
+
+package kernels
+
+import "unsafe"
+
+func dotQ4(x []float32, codes []byte, scales []uint16) float32 {
+	if useNEON {
+		return dotQ4NEON(unsafe.SliceData(x), unsafe.SliceData(codes), unsafe.SliceData(scales), len(scales))
+	}
+	return dotQ4Generic(x, codes, scales)
+}
+
+// Assembly, groups ≥ 1.
+
+//go:noescape
+func dotQ4NEON(x *float32, codes *byte, scales *uint16, groups int) float32
