@@ -1,0 +1,192 @@
+package moments
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"neuroprefetcher/format"
+	"neuroprefetcher/format/tensors"
+	"neuroprefetcher/kernels"
+	"neuroprefetcher/prep/calib"
+	"neuroprefetcher/prep/calib/forward"
+	"neuroprefetcher/prep/calib/text"
+	"neuroprefetcher/prep/stage"
+	"neuroprefetcher/runtime/predictor"
+)
+
+// block is how many tokens are summed in float32 before they go into a float64 sum.
+const block = 512
+
+// part is one part of the text on its way to its file.
+type part struct {
+	pool   *kernels.Pool
+	walker *forward.Walker
+	meta   *calib.MomentsMeta
+	txt    *text.Text
+	p      *stage.Progress
+	g      *forward.Group
+	t      int    // tokens
+	begins []bool // (T) token is at position 0 of its window
+
+	layer  int               // layers run so far
+	used   []bool            // per site
+	sites  map[int][]float32 // (T, H) normed stream, rows at position 0 zero
+	free   [][]float32       // buffers of sites that nothing asks for any more
+	block  []float32         // (H, H)
+	sum    []float64         // (H, H)
+	before *tensors.File     // sums over the parts before; nil for the first
+}
+
+func newPart(pool *kernels.Pool, walker *forward.Walker, meta *calib.MomentsMeta, txt *text.Text, ws []calib.Window, p *stage.Progress) *part {
+	t, h := calib.Tokens(ws), meta.Hidden
+	pt := &part{pool: pool, walker: walker, meta: meta, txt: txt, p: p, t: t, g: walker.Begin(txt.Tokens, ws),
+		begins: make([]bool, t), used: meta.Sites(), sites: map[int][]float32{}, block: make([]float32, h*h), sum: make([]float64, h*h)}
+	row := 0
+	for _, w := range ws {
+		pt.begins[row] = true
+		row += w.Len
+	}
+	return pt
+}
+
+// write streams the sums over this part and those before to a file. Its tensors come in the order of the layers that
+// they need, and asking for one runs the model that far.
+func (pt *part) write(ctx context.Context, dir string, i int) error {
+	if i > 0 {
+		f, err := tensors.Open(total(dir, i-1))
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		pt.before = f
+	}
+	h := pt.meta.Hidden
+	var entries []tensors.Entry
+	add := func(name string, shape []int, layer int, sum func(dst []float64)) {
+		n := h
+		if len(shape) == 2 {
+			n = h * h
+		}
+		entries = append(entries, tensors.Entry{Name: name, DType: "F64", Shape: shape, Write: func(w io.Writer) error {
+			if err := pt.run(ctx, layer); err != nil {
+				return err
+			}
+			dst := pt.sum[:n]
+			clear(dst)
+			if pt.before != nil {
+				if err := calib.RawF64(pt.before, name, dst); err != nil {
+					return err
+				}
+			}
+			sum(dst)
+			if pt.before != nil {
+				pt.before.Release(name)
+			}
+			return calib.F64Entry(name, shape, dst).Write(w)
+		}})
+	}
+	for l := range pt.meta.Layers {
+		for s := 2 * l; s <= 2*l+1; s++ {
+			if pt.used[s] {
+				add(calib.SumName(s), []int{h}, l, func(dst []float64) { pt.sums(dst, s) })
+				add(calib.GramName(s), []int{h, h}, l, func(dst []float64) { pt.product(dst, s, s) })
+			}
+		}
+		for _, s := range pt.meta.Pairs(l) {
+			t := predictor.MLPSite(l)
+			add(calib.CrossName(s, t), []int{h, h}, l, func(dst []float64) { pt.product(dst, s, t) })
+		}
+	}
+	return tensors.Write(total(dir, i), entries, nil)
+}
+
+// run takes the part through layer l, and drops the streams that no layer from l on asks for.
+func (pt *part) run(ctx context.Context, l int) error {
+	for ; pt.layer <= l; pt.layer++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		last := pt.meta.Lags[len(pt.meta.Lags)-1]
+		for s, x := range pt.sites {
+			if s < predictor.Source(pt.layer, last) {
+				pt.free = append(pt.free, x)
+				delete(pt.sites, s)
+			}
+		}
+		h, at := pt.meta.Hidden, pt.layer
+		taps := &forward.Taps{
+			Before: func(row int, x []float32) { pt.keep(2*at, row, x) },
+			MLPIn: func(row int, in []float32) { // the stream itself has the attention's output added by now
+				pt.keep(2*at+1, row, pt.g.X[row*h:row*h+len(in)])
+			},
+		}
+		if err := pt.g.Layer(pt.layer, taps); err != nil {
+			return pt.explain(err)
+		}
+		pt.p.Add(int64(pt.t))
+	}
+	return nil
+}
+
+// keep norms a window of the stream.
+func (pt *part) keep(site, row int, x []float32) {
+	if !pt.used[site] {
+		return
+	}
+	h := pt.meta.Hidden
+	dst := pt.sites[site]
+	if dst == nil {
+		if n := len(pt.free); n > 0 {
+			dst, pt.free = pt.free[n-1], pt.free[:n-1]
+		} else {
+			dst = make([]float32, pt.t*h)
+		}
+		pt.sites[site] = dst
+	}
+	eps := float32(pt.walker.Model.Config.RMSEps)
+	pt.pool.Run(len(x)/h, 8, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			y := dst[(row+i)*h : (row+i+1)*h]
+			if pt.begins[row+i] {
+				clear(y)
+			} else {
+				kernels.RMSNorm(y, x[i*h:(i+1)*h], nil, eps)
+			}
+		}
+	})
+}
+
+// product adds Σ x_s·x_tᵀ to dst (H, H).
+func (pt *part) product(dst []float64, s, t int) {
+	h, a, b := pt.meta.Hidden, pt.sites[s], pt.sites[t]
+	for lo := 0; lo < pt.t; lo += block {
+		n := min(block, pt.t-lo)
+		x, y := kernels.F32Matrix(a[lo*h:], n, h, h), kernels.F32Matrix(b[lo*h:], n, h, h)
+		kernels.Gemm(pt.pool, kernels.F32Matrix(pt.block, h, h, h), x.T(), y, false)
+		pt.pool.Run(h*h, 4096, func(lo, hi int) {
+			for i, v := range pt.block[lo:hi] {
+				dst[lo+i] += float64(v)
+			}
+		})
+	}
+}
+
+// sums adds Σ x_s to dst (H).
+func (pt *part) sums(dst []float64, s int) {
+	h := pt.meta.Hidden
+	for i, v := range pt.sites[s] {
+		dst[i%h] += float64(v)
+	}
+}
+
+// explain names the token and the text file of a non-finite activation.
+func (pt *part) explain(err error) error {
+	var bad *forward.NonFinite
+	if !errors.As(err, &bad) {
+		return err
+	}
+	token, pos := pt.g.Token(bad.Row)
+	return format.Inputf("layer %d: %s is not finite at token %d (position %d of its window) of the calibration text, in %s",
+		bad.Layer, bad.What, token, pos, pt.txt.Source(token))
+}
