@@ -22,18 +22,19 @@ import (
 
 // Options say how a bundle is run. The zero value chooses everything.
 type Options struct {
-	Mode     string // auto, resident, stream, sparse
-	Dense    int    // layers kept dense; 0 chooses
-	KMax     int    // neurons of a sparse layer; 0 is the bundle's
-	Memory   int64  // bytes for the whole process; 0 is what the container and the machine leave
-	Context  int    // longest sequence; 0 chooses
-	Threads  int    // 0 is GOMAXPROCS
-	Selector string // paper, static; "" is the bundle's first
-	Margin   float32
-	ReadCap  int          // most rows read per layer and token; 0 is no limit
-	Wrap     WrapSelector // makes the selector from the bundle's; nil leaves it
-	Storage  storage.Options
-	Progress func(done, total int64) // bytes of the layers that stay in memory
+	Mode       string // auto, resident, stream, sparse
+	Dense      int    // layers kept dense; 0 chooses
+	KMax       int    // neurons of a sparse layer; 0 is the bundle's
+	Calibrated int    // dense layers of sparse mode where Dense chooses and they fit; 0: as many as fit, or the bundle's default
+	Memory     int64  // bytes for the whole process; 0 is what the container and the machine leave
+	Context    int    // longest sequence; 0 chooses
+	Threads    int    // 0 is GOMAXPROCS
+	Selector   string // paper, static; "" is the bundle's first
+	Margin     float32
+	ReadCap    int          // most rows read per layer and token; 0 is no limit
+	Wrap       WrapSelector // makes the selector from the bundle's; nil leaves it
+	Storage    storage.Options
+	Progress   func(done, total int64) // bytes of the layers that stay in memory
 }
 
 // Engine runs one sequence at a time. It is not safe for concurrent use.

@@ -315,6 +315,9 @@ func (p *planner) sparse(fixed bool) (*Plan, error) {
 	if p.o.Mode == ModeSparse && s.DefaultDense > 0 {
 		limit = min(limit, s.DefaultDense)
 	}
+	if p.o.Calibrated > 0 {
+		limit = min(n-1, p.o.Calibrated)
+	}
 	return p.accept(p.most(ModeSparse, 1, limit), "lower --context, raise --memory, or use --mode stream")
 }
 

@@ -31,3 +31,6 @@ func (e *Engine) Active(layer int) []int32 {
 	}
 	return e.sparse[layer].active
 }
+
+// Threads is how many threads compute.
+func (e *Engine) Threads() int { return e.m.Pool.Threads() }

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -171,7 +172,13 @@ func (r *Reader) makeSink() error {
 func (r *Reader) openBackend(o Options, calls ringCalls) {
 	if o.Backend != "pread" {
 		runtime.LockOSThread()
+		if o.Unregistered {
+			calls.register = func(int, uint32, unsafe.Pointer, uint32) syscall.Errno { return unix.ECANCELED }
+		}
 		u, depth, notes, err := newURing(calls, r.file.fd, r.ops, r.plan.stage.mem)
+		if o.Unregistered {
+			notes = nil // they would call it a fallback
+		}
 		if err == nil {
 			r.backend, r.depth = u, depth
 			r.info.Backend, r.info.QueueDepth, r.info.Registered = "uring", depth, u.fixedBuf

@@ -31,6 +31,8 @@ type Options struct {
 	Staging    int    // bytes of staging memory; 0: DefaultStagingPiece per read in flight
 	Gap        int    // unwanted bytes between two wanted ranges that are read through; 0: none; < 0: measured at Open, a few ms
 	MaxRead    int    // longest read in bytes; 0: DefaultMaxRead, DefaultMaxDirect for aligned destinations
+
+	Unregistered bool // the ring works with a plain descriptor and plain buffers: to measure what registering them brings
 }
 
 // Info tells what Open arrived at.
