@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -87,13 +86,13 @@ func bench(c *cli.Context) error {
 	s := collect(e, c.String("bundle"))
 	s.Prompt, s.PromptTime, s.PromptRead = prompted.Prompt, prompted.PrefillTime.Seconds(), prompted.PrefillIO.Bytes
 	if c.Bool("json") {
-		return clix.WriteJSON(os.Stdout, struct {
+		return clix.WriteJSON(stdout, struct {
 			runStats
 			Latency latencies `json:"latency_s"`
 		}{s, l})
 	}
 	t := table.NewWriter()
-	t.SetOutputMirror(os.Stdout)
+	t.SetOutputMirror(stdout)
 	t.Style().Options = table.OptionsNoBordersAndSeparators
 	row := func(name, format string, a ...any) { t.AppendRow(table.Row{name, fmt.Sprintf(format, a...)}) }
 	all := float64(s.Tokens) / s.TokPerS

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
@@ -36,6 +38,14 @@ func runChat(c *cli.Context) error {
 	if c.Bool("json") {
 		return clix.Usagef("chat has no --json; nprun generate --chat has")
 	}
+	params, err := sampleParams(c)
+	if err != nil {
+		return err
+	}
+	limit, err := maxTokens(c)
+	if err != nil {
+		return err
+	}
 	e, err := open(c)
 	if err != nil {
 		return err
@@ -53,6 +63,13 @@ func runChat(c *cli.Context) error {
 	if term.IsTerminal(int(os.Stdin.Fd())) {
 		prompt = "> "
 	}
+	// From here on an interruption is told apart by when it comes; what the process does with one by itself stays off.
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	if err := c.Context.Err(); err != nil {
+		return err
+	}
 	lines := make(chan string)
 	failed := make(chan error, 1)
 	go readLines(os.Stdin, lines, failed)
@@ -60,9 +77,9 @@ func runChat(c *cli.Context) error {
 		fmt.Fprint(os.Stderr, prompt)
 		var line string
 		select {
-		case <-c.Context.Done():
+		case <-signals:
 			fmt.Fprintln(os.Stderr)
-			return c.Context.Err()
+			return context.Canceled
 		case err := <-failed:
 			stats := collect(e, c.String("bundle"))
 			fmt.Fprintln(notes(c))
@@ -74,7 +91,11 @@ func runChat(c *cli.Context) error {
 			continue
 		}
 		msgs = append(msgs, chat.Message{Role: "user", Content: line})
-		text, err := answer(c, e, t, msgs)
+		ids, err := t.Encode(e.Tokenizer, msgs, true)
+		if err != nil {
+			return err
+		}
+		text, err := answer(e, engine.Request{Prompt: e.Resume(ids), MaxTokens: limit, Sample: params}, signals)
 		if err != nil {
 			return err
 		}
@@ -82,10 +103,13 @@ func runChat(c *cli.Context) error {
 	}
 }
 
+// maxLine is the longest message.
+const maxLine = 1 << 20
+
 // readLines sends the lines of r; at its end, or at an empty line, it sends what it ended with to done.
 func readLines(r io.Reader, lines chan<- string, done chan<- error) {
 	s := bufio.NewScanner(r)
-	s.Buffer(nil, 1<<20)
+	s.Buffer(nil, maxLine)
 	for s.Scan() {
 		line := strings.TrimRight(s.Text(), "\r")
 		if strings.TrimSpace(line) == "" {
@@ -97,21 +121,46 @@ func readLines(r io.Reader, lines chan<- string, done chan<- error) {
 		}
 		lines <- line
 	}
-	done <- s.Err()
+	err := s.Err()
+	if errors.Is(err, bufio.ErrTooLong) {
+		err = format.Inputf("the message is longer than %d bytes", maxLine)
+	}
+	done <- err
 }
 
-// answer streams one answer to stdout. Ctrl-C ends the answer: what was said stays in the history.
-func answer(c *cli.Context, e *engine.Engine, t *chat.Template, msgs []chat.Message) (string, error) {
-	ids, err := t.Encode(e.Tokenizer, msgs, true)
-	if err != nil {
-		return "", err
-	}
-	ctx, stop := clix.SignalContext(context.WithoutCancel(c.Context))
-	defer stop()
-	res, err := e.Generate(ctx, engine.Request{Prompt: e.Resume(ids), MaxTokens: c.Int("max-tokens"), Sample: sampleParams(c)}, func(s string) { fmt.Print(s) })
-	fmt.Println()
-	if errors.Is(err, context.Canceled) {
+// answer streams one answer to stdout. Ctrl-C ends it: what was said stays in the history. SIGTERM, and a stdout that
+// takes no more, end the talk.
+func answer(e *engine.Engine, r engine.Request, signals <-chan os.Signal) (string, error) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case s := <-signals:
+			if s == os.Interrupt {
+				cancel(errStopped)
+			} else {
+				cancel(context.Canceled)
+			}
+		case <-ctx.Done():
+		}
+	}()
+	res, err := e.Generate(ctx, r, func(s string) {
+		if _, err := fmt.Fprint(stdout, s); err != nil {
+			cancel(err)
+		}
+	})
+	cancel(nil)
+	<-watched
+	fmt.Fprintln(stdout)
+	switch {
+	case stdout.err != nil:
+		return "", stdout.err
+	case errors.Is(err, context.Canceled) && context.Cause(ctx) == errStopped:
 		err = nil
 	}
 	return res.Text, err
 }
+
+// errStopped marks an answer that the user has heard enough of.
+var errStopped = errors.New("answer stopped")

@@ -25,7 +25,7 @@ func evalCommand() *cli.Command {
 			"  nprun eval -b BUNDLE --text wiki.test.raw --window 512 --windows 32\n  nprun eval -b BUNDLE --mode sparse --ids 1,5,7 --json",
 		Flags: append(engineFlags(),
 			&cli.StringFlag{Name: "text", Usage: "`FILE` whose perplexity is measured; - reads stdin"},
-			&cli.IntFlag{Name: "window", Value: 512, Usage: "tokens of a window"},
+			&cli.IntFlag{Name: "window", Value: 512, Usage: "tokens of a window, at most the context"},
 			&cli.IntFlag{Name: "windows", Usage: "stop after `N` windows; 0 is all"},
 			&cli.BoolFlag{Name: "bos", Usage: "begin every window with the BOS token"},
 			&cli.StringFlag{Name: "ids", Usage: "token ids, separated by commas, to print log-probabilities of"},
@@ -47,6 +47,14 @@ func evaluate(c *cli.Context) error {
 	if given != 1 {
 		return clix.Usagef("give one of --text, --ids and --ids-file")
 	}
+	if c.Int("window") < 2 || c.Int("windows") < 0 {
+		return clix.Usagef("--window %d --windows %d: want at least 2 and 0", c.Int("window"), c.Int("windows"))
+	}
+	for _, f := range []string{"window", "windows", "bos"} {
+		if c.IsSet(f) && !c.IsSet("text") {
+			return clix.Usagef("--%s goes with --text", f)
+		}
+	}
 	e, err := open(c)
 	if err != nil {
 		return err
@@ -65,6 +73,9 @@ func evaluate(c *cli.Context) error {
 		if err != nil {
 			return err
 		}
+		if len(ids) == 0 {
+			return format.Inputf("no token ids given")
+		}
 		lp, err := eval.LogProbs(c.Context, e, ids)
 		if err != nil {
 			return err
@@ -76,13 +87,13 @@ func evaluate(c *cli.Context) error {
 					out[i] = &lp[i]
 				}
 			}
-			return clix.WriteJSON(os.Stdout, map[string]any{"ids": ids, "logprobs": out, "mode": e.Plan.Mode})
+			return clix.WriteJSON(stdout, map[string]any{"ids": ids, "logprobs": out, "mode": e.Plan.Mode})
 		}
 		for i, v := range lp {
 			if i == 0 {
-				fmt.Printf("%d\t-\n", ids[i])
+				fmt.Fprintf(stdout, "%d\t-\n", ids[i])
 			} else {
-				fmt.Printf("%d\t%.6f\n", ids[i], v)
+				fmt.Fprintf(stdout, "%d\t%.6f\n", ids[i], v)
 			}
 		}
 		return nil
@@ -93,7 +104,11 @@ func evaluate(c *cli.Context) error {
 	}
 	ids := e.Tokenizer.Encode(newlines.Replace(text), false)
 	start, said := time.Now(), time.Now()
-	p, err := eval.Run(c.Context, e, ids, eval.Protocol{Window: c.Int("window"), MaxWindows: c.Int("windows"), BOS: c.Bool("bos")}, func(done, total int) {
+	window := c.Int("window")
+	if !c.IsSet("window") {
+		window = min(window, e.Context())
+	}
+	p, err := eval.Run(c.Context, e, ids, eval.Protocol{Window: window, MaxWindows: c.Int("windows"), BOS: c.Bool("bos")}, func(done, total int) {
 		if time.Since(said) > 2*time.Second {
 			said = time.Now()
 			left := time.Since(start) * time.Duration(total-done) / time.Duration(done)
@@ -106,13 +121,13 @@ func evaluate(c *cli.Context) error {
 	hash := fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
 	stats := collect(e, c.String("bundle"))
 	if c.Bool("json") {
-		return clix.WriteJSON(os.Stdout, struct {
+		return clix.WriteJSON(stdout, struct {
 			*eval.Perplexity
 			TextSHA256 string   `json:"text_sha256"`
 			Stats      runStats `json:"stats"`
 		}{p, hash, stats})
 	}
-	fmt.Printf("%s\n%s mode, text sha256 %.12s\n", p, stats.Mode, hash)
+	fmt.Fprintf(stdout, "%s\n%s mode, text sha256 %.12s\n", p, stats.Mode, hash)
 	stats.print(notes(c))
 	return nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strconv"
 
@@ -16,8 +17,22 @@ import (
 
 // bundleFlag names the bundle of every command that has one.
 func bundleFlag() cli.Flag {
-	return &cli.StringFlag{Name: "bundle", Aliases: []string{"b"}, Required: true, Usage: "bundle `DIR` made by npprep"}
+	return &cli.StringFlag{Name: "bundle", Aliases: []string{"b"}, Usage: "bundle `DIR` made by npprep"}
 }
+
+// bundleDir is the value of bundleFlag.
+func bundleDir(c *cli.Context) (string, error) {
+	if c.Args().Present() {
+		return "", clix.Usagef("unexpected argument %q", c.Args().First())
+	}
+	if c.String("bundle") == "" {
+		return "", clix.Usagef("no bundle given (--bundle DIR)")
+	}
+	return c.String("bundle"), nil
+}
+
+// maxThreads is far beyond what any loop here can use.
+const maxThreads = 1024
 
 // engineFlags are shared by every command that runs a bundle.
 func engineFlags() []cli.Flag {
@@ -51,9 +66,22 @@ func sampleFlags() []cli.Flag {
 	}
 }
 
-func sampleParams(c *cli.Context) sample.Params {
-	return sample.Params{Temp: c.Float64("temp"), TopK: c.Int("top-k"), TopP: c.Float64("top-p"), MinP: c.Float64("min-p"),
+func sampleParams(c *cli.Context) (sample.Params, error) {
+	p := sample.Params{Temp: c.Float64("temp"), TopK: c.Int("top-k"), TopP: c.Float64("top-p"), MinP: c.Float64("min-p"),
 		RepetitionPenalty: c.Float64("repetition-penalty"), Seed: c.Uint64("seed")}
+	if err := p.Validate(); err != nil {
+		return p, clix.Usagef("%v", err)
+	}
+	return p, nil
+}
+
+// maxTokens is the value of --max-tokens.
+func maxTokens(c *cli.Context) (int, error) {
+	n := c.Int("max-tokens")
+	if n < 0 {
+		return 0, clix.Usagef("--max-tokens %d: want a number from 0", n)
+	}
+	return n, nil
 }
 
 // engineOptions reads engineFlags.
@@ -61,13 +89,19 @@ func engineOptions(c *cli.Context) (engine.Options, error) {
 	o := engine.Options{Mode: c.String("mode"), KMax: c.Int("k-max"), Context: c.Int("context"), Threads: c.Int("threads"),
 		Selector: c.String("selector"), Margin: float32(c.Float64("margin")), ReadCap: c.Int("rows-per-token"),
 		Storage: storage.Options{Backend: c.String("io"), Direct: c.String("direct"), QueueDepth: c.Int("queue-depth")}}
-	if c.Args().Present() {
-		return o, clix.Usagef("unexpected argument %q", c.Args().First())
+	if _, err := bundleDir(c); err != nil {
+		return o, err
 	}
 	for _, f := range []string{"k-max", "context", "threads", "queue-depth", "rows-per-token"} {
 		if c.Int(f) < 0 {
 			return o, clix.Usagef("--%s %d: want a positive number", f, c.Int(f))
 		}
+	}
+	if o.Threads > maxThreads {
+		return o, clix.Usagef("--threads %d: want at most %d", o.Threads, maxThreads)
+	}
+	if m := c.Float64("margin"); !(m >= 0 && m <= math.MaxFloat32) {
+		return o, clix.Usagef("--margin %v: want a finite number from 0", m)
 	}
 	if d := c.String("dense-layers"); d != "auto" {
 		n, err := strconv.Atoi(d)
@@ -80,6 +114,9 @@ func engineOptions(c *cli.Context) (engine.Options, error) {
 		n, err := clix.ParseSize(m)
 		if err != nil {
 			return o, clix.Usagef("--memory %s: %v", m, err)
+		}
+		if n == 0 {
+			return o, clix.Usagef("--memory %s: want more than nothing", m)
 		}
 		o.Memory = n
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -25,7 +26,7 @@ func generateCommand() *cli.Command {
 			"  nprun generate -b BUNDLE --mode sparse --dense-layers 18 --memory 6GiB --prompt \"Once\" --temp 0.8 --seed 7\n" +
 			"  echo \"Dear reader,\" | nprun generate -b BUNDLE --prompt - --json",
 		Flags: append(append(engineFlags(), sampleFlags()...),
-			&cli.StringFlag{Name: "prompt", Aliases: []string{"p"}, Required: true, Usage: "`TEXT` to continue; - reads stdin"},
+			&cli.StringFlag{Name: "prompt", Aliases: []string{"p"}, Usage: "`TEXT` to continue; - reads stdin"},
 			&cli.BoolFlag{Name: "chat", Usage: "the prompt is a user's message: apply the chat template"},
 			&cli.StringFlag{Name: "system", Usage: "system message for --chat"},
 			&cli.IntFlag{Name: "max-tokens", Aliases: []string{"n"}, Value: 256, Usage: "generate at most `N` tokens; 0 is as many as the context holds"},
@@ -35,6 +36,20 @@ func generateCommand() *cli.Command {
 }
 
 func generate(c *cli.Context) error {
+	if !c.IsSet("prompt") {
+		return clix.Usagef("no prompt given (--prompt TEXT, or - for stdin)")
+	}
+	req := engine.Request{IgnoreEOS: c.Bool("ignore-eos")}
+	var err error
+	if req.Sample, err = sampleParams(c); err != nil {
+		return err
+	}
+	if req.MaxTokens, err = maxTokens(c); err != nil {
+		return err
+	}
+	if c.IsSet("system") && !c.Bool("chat") {
+		return clix.Usagef("--system goes with --chat")
+	}
 	prompt, err := promptText(c.String("prompt"))
 	if err != nil {
 		return err
@@ -61,19 +76,29 @@ func generate(c *cli.Context) error {
 		ids = rawIDs(e, prompt)
 	}
 	var emit func(string)
+	ctx, cancel := context.WithCancel(c.Context)
+	defer cancel()
 	if !c.Bool("json") {
-		emit = func(s string) { fmt.Print(s) }
+		emit = func(s string) {
+			if _, err := fmt.Fprint(stdout, s); err != nil {
+				cancel() // nobody gets the text
+			}
+		}
 	}
-	res, err := e.Generate(c.Context, engine.Request{Prompt: ids, MaxTokens: c.Int("max-tokens"), Sample: sampleParams(c), IgnoreEOS: c.Bool("ignore-eos")}, emit)
+	req.Prompt = ids
+	res, err := e.Generate(ctx, req, emit)
 	if emit != nil && res.Text != "" {
-		fmt.Println()
+		fmt.Fprintln(stdout)
+	}
+	if stdout.err != nil {
+		return stdout.err
 	}
 	if err != nil {
 		return err
 	}
 	stats := collect(e, c.String("bundle"))
 	if c.Bool("json") {
-		return clix.WriteJSON(os.Stdout, struct {
+		return clix.WriteJSON(stdout, struct {
 			PromptIDs []int32  `json:"prompt_ids"`
 			IDs       []int32  `json:"ids"`
 			Text      string   `json:"text"`

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 
 	"github.com/urfave/cli/v2"
 
@@ -27,7 +26,7 @@ func plan(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	b, err := bundle.Open(c.String("bundle"))
+	b, err := bundle.Open(c.String("bundle")) // engineOptions has seen that there is one
 	if err != nil {
 		return err
 	}
@@ -36,7 +35,7 @@ func plan(c *cli.Context) error {
 		return err
 	}
 	if c.Bool("json") {
-		if jerr := clix.WriteJSON(os.Stdout, map[string]any{"plans": all, "chosen": chosen}); jerr != nil {
+		if jerr := clix.WriteJSON(stdout, map[string]any{"plans": all, "chosen": chosen}); jerr != nil {
 			return jerr
 		}
 		return err
@@ -49,14 +48,14 @@ func plan(c *cli.Context) error {
 		if chosen != nil && p.Mode == chosen.Mode {
 			verdict += ", chosen"
 		}
-		fmt.Printf("%s (%s): %d of %d layers' MLPs in memory", p.Mode, verdict, p.Dense, b.Manifest.Model.Layers)
+		fmt.Fprintf(stdout, "%s (%s): %d of %d layers' MLPs in memory", p.Mode, verdict, p.Dense, b.Manifest.Model.Layers)
 		switch p.Mode {
 		case engine.ModeSparse:
-			fmt.Printf(", K_max %d of %d neurons in the others; a token reads at most %s, less what is reused", p.KMax, b.Manifest.Rows.Neurons, clix.FormatSize(p.ReadsPerToken))
+			fmt.Fprintf(stdout, ", K_max %d of %d neurons in the others; a token reads at most %s, less what is reused", p.KMax, b.Manifest.Rows.Neurons, clix.FormatSize(p.ReadsPerToken))
 		case engine.ModeStream:
-			fmt.Printf("; every token reads %s", clix.FormatSize(p.ReadsPerToken))
+			fmt.Fprintf(stdout, "; every token reads %s", clix.FormatSize(p.ReadsPerToken))
 		}
-		fmt.Printf("\n%s\n", p.Arithmetic())
+		fmt.Fprintf(stdout, "\n%s\n", p.Arithmetic())
 	}
 	return err
 }

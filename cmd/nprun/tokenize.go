@@ -36,7 +36,11 @@ func tokenize(c *cli.Context) error {
 	if c.IsSet("text") == c.IsSet("ids") {
 		return clix.Usagef("give either --text or --ids")
 	}
-	b, err := bundle.Open(c.String("bundle"))
+	dir, err := bundleDir(c)
+	if err != nil {
+		return err
+	}
+	b, err := bundle.Open(dir)
 	if err != nil {
 		return err
 	}
@@ -50,7 +54,7 @@ func tokenize(c *cli.Context) error {
 			return err
 		}
 		if !c.Bool("json") {
-			fmt.Println(t.Decode(ids, false))
+			fmt.Fprintln(stdout, t.Decode(ids, false))
 			return nil
 		}
 	} else {
@@ -74,7 +78,7 @@ func tokenize(c *cli.Context) error {
 			s := t.Decode(ids, false)
 			out.Text = &s
 		}
-		return clix.WriteJSON(os.Stdout, out)
+		return clix.WriteJSON(stdout, out)
 	}
 	var s strings.Builder
 	for i, id := range ids {
@@ -83,7 +87,7 @@ func tokenize(c *cli.Context) error {
 		}
 		s.WriteString(strconv.Itoa(int(id)))
 	}
-	fmt.Println(s.String())
+	fmt.Fprintln(stdout, s.String())
 	return nil
 }
 

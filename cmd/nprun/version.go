@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	goruntime "runtime"
 	"strings"
 
@@ -21,10 +20,10 @@ func versionCommand() *cli.Command {
 		Action: func(c *cli.Context) error {
 			version := strings.TrimSpace(clix.Version + " " + clix.Revision())
 			if c.Bool("json") {
-				return clix.WriteJSON(os.Stdout, map[string]any{"version": version, "go": goruntime.Version(), "os": goruntime.GOOS, "arch": goruntime.GOARCH,
+				return clix.WriteJSON(stdout, map[string]any{"version": version, "go": goruntime.Version(), "os": goruntime.GOOS, "arch": goruntime.GOARCH,
 					"bundle_reader": bundle.ReaderVersion, "kernels": kernels.Level(), "kernel_levels": kernels.Levels()})
 			}
-			fmt.Printf("nprun %s, %s, %s/%s\nbundles up to reader version %d\nkernels: %s (of %v; NP_CPU lowers it)\n",
+			fmt.Fprintf(stdout, "nprun %s, %s, %s/%s\nbundles up to reader version %d\nkernels: %s (of %v; NP_CPU lowers it)\n",
 				version, goruntime.Version(), goruntime.GOOS, goruntime.GOARCH, bundle.ReaderVersion, kernels.Level(), kernels.Levels())
 			return nil
 		},

@@ -18,19 +18,32 @@ func LogProbs(ctx context.Context, e *engine.Engine, ids []int32) ([]float64, er
 	}
 	lp[0] = math.NaN()
 	if e.Plan.Mode != engine.ModeSparse {
-		return lp, e.Score(ctx, ids, lp[1:])
+		if err := e.Score(ctx, ids, lp[1:]); err != nil {
+			return nil, err
+		}
+		return lp, finite(lp[1:])
 	}
 	logits, err := e.Prefill(ctx, ids[:1])
 	for i := 1; i < len(ids) && err == nil; i++ {
 		lp[i] = logProb(logits, ids[i])
-		if math.IsNaN(lp[i]) || math.IsInf(lp[i], 0) {
-			return nil, fmt.Errorf("token %d: the model's scores are not finite", i)
-		}
 		if i+1 < len(ids) {
 			logits, err = e.Step(ctx, ids[i])
 		}
 	}
-	return lp, err
+	if err != nil {
+		return nil, err
+	}
+	return lp, finite(lp[1:])
+}
+
+// finite refuses log-probabilities that no sum can be made of; the first belongs to token 1.
+func finite(lp []float64) error {
+	for i, v := range lp {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Errorf("token %d: the model's scores are not finite", i+1)
+		}
+	}
+	return nil
 }
 
 // logProb is log softmax(logits)[id] in float64.
@@ -108,9 +121,6 @@ func Run(ctx context.Context, e *engine.Engine, ids []int32, p Protocol, progres
 		sum := 0.0
 		for _, v := range lp[1:] {
 			sum -= v
-		}
-		if math.IsNaN(sum) || math.IsInf(sum, 0) {
-			return nil, fmt.Errorf("window %d: the model's scores are not finite", i)
 		}
 		r.NLL += sum
 		r.Scored += len(w) - 1
