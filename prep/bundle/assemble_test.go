@@ -114,6 +114,20 @@ func TestTamperedRowsAreRefused(t *testing.T) {
 	}
 }
 
+// Another model's work folder gives no bundle, though every shape is the same.
+func TestAnotherModelsRecordsAreRefused(t *testing.T) {
+	_, e := prepared(t)
+	c, _ := prepared(t, func(m *ct.Model) { m.Seed = 2 })
+	out := filepath.Join(t.TempDir(), "b.np")
+	_, err := Run(context.Background(), e, Options{Checkpoint: c, Out: out, Dense: true})
+	if !errors.Is(err, format.ErrInput) || !strings.Contains(err.Error(), "repack was not made from "+c.Dir) || format.HintOf(err) == "" {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Stat(out); err == nil {
+		t.Error("published")
+	}
+}
+
 func TestMissingStages(t *testing.T) {
 	c, e := prepared(t)
 	out := filepath.Join(t.TempDir(), "b.np")

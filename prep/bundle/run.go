@@ -78,7 +78,7 @@ type assembler struct {
 
 // spec says what the bundle depends on.
 func (a *assembler) spec() (stage.Spec, error) {
-	s := stage.Spec{Name: Name, Version: version, Inputs: a.o.Checkpoint.Files(), Check: a.published}
+	s := stage.Spec{Name: Name, Version: version, Inputs: a.o.Checkpoint.Files(), Check: a.published, Reads: []string{repack.Name}}
 	var err error
 	if a.rows, err = a.e.Outputs(repack.Name); err != nil {
 		return s, err
@@ -99,6 +99,7 @@ func (a *assembler) spec() (stage.Spec, error) {
 			return s, err
 		}
 		s.Inputs = append(s.Inputs, hashes(a.pred)...)
+		s.Reads = append(s.Reads, "capture", "cluster", "train")
 	}
 	out, err := filepath.Abs(a.o.Out)
 	if err != nil {
@@ -147,6 +148,16 @@ func (a *assembler) published(ctx context.Context, values map[string]any) error 
 
 // run builds and publishes.
 func (a *assembler) run(ctx context.Context, dir string, p *stage.Progress) (map[string]any, error) {
+	// a work folder may be another model's
+	from := []string{repack.Name}
+	if !a.o.Dense {
+		from = append(from, "capture")
+	}
+	for _, s := range from {
+		if err := a.e.MadeFrom(ctx, s, a.o.Checkpoint.Files()...); err != nil {
+			return nil, err
+		}
+	}
 	w, err := bundle.NewWriter(a.o.Out)
 	if err != nil {
 		return nil, err

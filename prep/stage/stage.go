@@ -56,6 +56,9 @@ type Spec struct {
 	Version int      // raise when the same inputs give other bytes
 	Inputs  []string // files, or the SHA-256 of something (64 hex digits); the order counts
 	Params  any      // encoded as JSON
+	// Reads are the stages of the same work folder whose outputs this one reads. Before it runs, they are held against
+	// their records. They are no part of the key: their hashes belong into Inputs.
+	Reads []string
 	// Check, if set, is a further condition for being up to date, such as an output outside the work folder. It
 	// gets the values of the recorded run.
 	Check func(ctx context.Context, values map[string]any) error
@@ -79,8 +82,10 @@ type record struct {
 	Version int             `json:"version"`
 	Params  json.RawMessage `json:"params"`
 	Inputs  []string        `json:"inputs"` // SHA-256
-	Outputs []output        `json:"outputs"`
-	Report  Report          `json:"report"`
+	// Reads is, for each stage that was read, the digest of its outputs then.
+	Reads   map[string]string `json:"reads,omitempty"`
+	Outputs []output          `json:"outputs"`
+	Report  Report            `json:"report"`
 }
 
 type output struct {
@@ -118,6 +123,9 @@ func Run(ctx context.Context, e *Env, s Spec, f func(ctx context.Context, dir st
 			return r, e.finish(r)
 		}
 		e.Note("%s: runs again: %v", s.Name, err)
+	}
+	if rec.Reads, err = e.sound(ctx, s.Reads, p); err != nil {
+		return Report{}, err
 	}
 	if err := enter(dir, rec.Key); err != nil {
 		return Report{}, err
@@ -214,31 +222,8 @@ func readRecord(dir string) *record {
 
 // upToDate says why recorded outputs are not to be trusted, or nil.
 func (e *Env) upToDate(ctx context.Context, dir string, rec *record, s Spec, p *Progress) error {
-	var total int64
-	for _, o := range rec.Outputs {
-		total += o.Size
-	}
-	p.Start("checking outputs", total, "B")
-	defer p.Done()
-	for _, o := range rec.Outputs {
-		if !filepath.IsLocal(o.Name) {
-			return fmt.Errorf("output name %q", o.Name)
-		}
-		path := filepath.Join(dir, o.Name)
-		st, err := os.Stat(path)
-		if err != nil {
-			return fmt.Errorf("output %s is missing", o.Name)
-		}
-		if st.Size() != o.Size {
-			return fmt.Errorf("output %s has %d bytes, recorded are %d", o.Name, st.Size(), o.Size)
-		}
-		h, err := e.fileHash(ctx, path, p)
-		if err != nil {
-			return err
-		}
-		if h != o.SHA256 {
-			return fmt.Errorf("output %s does not have its recorded checksum", o.Name)
-		}
+	if err := e.intact(ctx, dir, rec, p); err != nil {
+		return err
 	}
 	if s.Check != nil {
 		return s.Check(ctx, rec.Report.Values)
@@ -372,7 +357,7 @@ func (e *Env) Warn(f string, a ...any) {
 func (e *Env) Outputs(stage string) (map[string]string, error) {
 	rec := readRecord(filepath.Join(e.Work, stage))
 	if rec == nil {
-		return nil, format.Hint(format.Inputf("%s: stage %s has not been run here", e.Work, stage), "run npprep "+stage+" first, or npprep prepare")
+		return nil, e.notRun(stage)
 	}
 	out := make(map[string]string, len(rec.Outputs))
 	for _, o := range rec.Outputs {
