@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -10,8 +11,9 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	clix "neuroprefetcher/cmd/internal/cli"
+	"neuroprefetcher/format/bundle"
 	"neuroprefetcher/runtime/engine"
-	"neuroprefetcher/runtime/sample"
+	"neuroprefetcher/runtime/measure"
 )
 
 func benchCommand() *cli.Command {
@@ -19,8 +21,9 @@ func benchCommand() *cli.Command {
 		Name:  "bench",
 		Usage: "measure generation: speed, latency, what it waits for, what it reads",
 		Description: "Generates greedily, past the end of the text, and reports the tokens after the warm-up.\n\nExamples:\n" +
-			"  nprun bench -b BUNDLE --max-tokens 128\n  nprun bench -b BUNDLE --mode stream --memory 2GiB --json",
-		Flags: append(engineFlags(),
+			"  nprun bench -b BUNDLE --max-tokens 128\n  nprun bench -b BUNDLE --mode stream --memory 2GiB --json\n" +
+			"  nprun bench --synthetic mistral-7b --dir /data --memory 9GiB --reuse 0.83\n  nprun bench --drive -b BUNDLE\n  nprun bench --drive --file /data/any.file",
+		Flags: append(append(append(engineFlags(), syntheticFlags()...), driveFlags()...),
 			&cli.StringFlag{Name: "prompt", Aliases: []string{"p"}, Value: "The history of the region", Usage: "`TEXT` to continue; - reads stdin"},
 			&cli.IntFlag{Name: "max-tokens", Aliases: []string{"n"}, Value: 128, Usage: "tokens to measure"},
 			&cli.IntFlag{Name: "warmup", Value: 8, Usage: "tokens to leave out before measuring"}),
@@ -45,7 +48,20 @@ func bench(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	e, err := open(c)
+	if c.String("file") != "" {
+		return benchFile(c)
+	}
+	w, err := newWorkload(c, warm+n)
+	if err != nil {
+		return err
+	}
+	var curve *measure.Curve
+	if c.Bool("drive") {
+		if curve, err = measureDrive(c, filepath.Join(w.dir, bundle.MemberRows)); err != nil {
+			return err
+		}
+	}
+	e, err := openBundle(c, w.dir, w.o)
 	if err != nil {
 		return err
 	}
@@ -54,42 +70,25 @@ func bench(c *cli.Context) error {
 	if need := len(ids) + warm + n; need > e.Context() {
 		return clix.Usagef("%d prompt tokens and %d to generate need --context %d", len(ids), warm+n, need)
 	}
-	greedy, err := sample.New(sample.Params{})
-	if err != nil {
-		return err
-	}
-	logits, err := e.Prefill(c.Context, ids)
-	if err != nil {
-		return err
-	}
-	prompted := e.Stats()
 	var lat []float64
-	for i := range warm + n {
-		if i == warm {
-			e.ResetStats()
-		}
-		id, err := greedy.Sample(logits, ids)
-		if err != nil {
-			return err
-		}
-		start := time.Now()
-		if logits, err = e.Step(c.Context, id); err != nil {
-			return err
-		}
-		if i >= warm {
-			lat = append(lat, time.Since(start).Seconds())
-		}
+	prompted, err := measure.Steps(c.Context, e, ids, warm, n, func(d time.Duration) { lat = append(lat, d.Seconds()) })
+	if err != nil {
+		return err
 	}
 	slices.Sort(lat)
 	at := func(p float64) float64 { return stat.Quantile(p, stat.Empirical, lat, nil) }
 	l := latencies{at(.5), at(.9), at(.99), at(1)}
-	s := collect(e, c.String("bundle"))
+	s := collect(e, w.dir)
 	s.Prompt, s.PromptTime, s.PromptRead = prompted.Prompt, prompted.PrefillTime.Seconds(), prompted.PrefillIO.Bytes
+	io := newIOStats(e.Stats(), e.IO(), curve)
 	if c.Bool("json") {
 		return clix.WriteJSON(stdout, struct {
 			runStats
 			Latency latencies `json:"latency_s"`
-		}{s, l})
+			ioStats
+			Synthetic *syntheticRun  `json:"synthetic,omitempty"`
+			Drive     *measure.Curve `json:"drive,omitempty"`
+		}{s, l, io, w.run, curve})
 	}
 	t := table.NewWriter()
 	t.SetOutputMirror(stdout)
@@ -98,6 +97,9 @@ func bench(c *cli.Context) error {
 	all := float64(s.Tokens) / s.TokPerS
 	part := func(x float64) string {
 		return fmt.Sprintf("%s per token (%.0f%%)", seconds(x/float64(s.Tokens)), 100*x/all)
+	}
+	if w.run != nil {
+		row("measured", "%s", w.run.describe())
 	}
 	row("mode", "%s, d = %d, K_max = %d, %s", s.Mode, s.Dense, s.KMax, s.Selector)
 	row("speed", "%.2f tok/s over %d tokens; prompt %.1f tok/s over %d", s.TokPerS, s.Tokens, float64(s.Prompt)/s.PromptTime, s.Prompt)
@@ -109,8 +111,15 @@ func bench(c *cli.Context) error {
 	if s.Mode == engine.ModeSparse {
 		row("reuse", "%.3f: %d of %d rows read", s.Reuse, s.RowsRead, s.RowsNeeded)
 	}
+	if s.ReadBytes > 0 {
+		row("reading at", "%s", io)
+	}
 	row("reading by", "%s, direct %v, depth %d", s.IO, s.Direct, s.QueueDepth)
 	row("memory", "peak %s, budget %s", clix.FormatSize(s.PeakRSS), clix.FormatSize(s.Budget))
 	t.Render()
+	if curve != nil {
+		fmt.Fprintln(stdout)
+		renderCurve(curve)
+	}
 	return nil
 }

@@ -144,10 +144,15 @@ func open(c *cli.Context) (*engine.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	return openBundle(c, c.String("bundle"), o)
+}
+
+// openBundle is open for options that were read and changed.
+func openBundle(c *cli.Context, dir string, o engine.Options) (*engine.Engine, error) {
 	say := notes(c)
 	report, end := clix.ByteProgress(say, "loading")
 	o.Progress = report
-	e, err := engine.Open(c.Context, c.String("bundle"), o)
+	e, err := engine.Open(c.Context, dir, o)
 	end()
 	if err != nil {
 		return nil, err

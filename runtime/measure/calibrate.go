@@ -162,7 +162,7 @@ func (c *Calibration) point(ctx context.Context, dir string, eo engine.Options, 
 	if mode == engine.ModeSparse {
 		c.Selector, c.Threads = e.SelectorName(), e.Threads()
 	}
-	if err := Steps(ctx, e, o.Prompt(e), o.Warm, o.Tokens, nil); err != nil {
+	if _, err := Steps(ctx, e, o.Prompt(e), o.Warm, o.Tokens, nil); err != nil {
 		return p, err
 	}
 	s := e.Stats()
@@ -171,35 +171,35 @@ func (c *Calibration) point(ctx context.Context, dir string, eo engine.Options, 
 		Read: float64(s.StepIO.Bytes) / float64(s.Tokens), Reuse: s.Reuse(), Seconds: time.Since(start).Seconds()}, nil
 }
 
-// Steps runs a prompt, warm tokens that are not counted, and n tokens, likeliest token first. each, if any, is told the
-// time of every counted one. Afterwards the engine's statistics are those of the n tokens.
-func Steps(ctx context.Context, e *engine.Engine, prompt []int32, warm, n int, each func(time.Duration)) error {
+// Steps runs a prompt, warm tokens that are not counted, and n tokens, likeliest token first, and returns the statistics
+// of the prompt; the engine's are those of the n tokens. each, if any, is told the time of every one of them.
+func Steps(ctx context.Context, e *engine.Engine, prompt []int32, warm, n int, each func(time.Duration)) (prompted engine.Stats, err error) {
 	greedy, err := sample.New(sample.Params{})
 	if err != nil {
-		return err
+		return prompted, err
 	}
 	logits, err := e.Prefill(ctx, prompt)
 	if err != nil {
-		return err
+		return prompted, err
 	}
-	e.ResetStats()
+	prompted = e.Stats()
 	for i := range warm + n {
 		if i == warm {
 			e.ResetStats()
 		}
 		id, err := greedy.Sample(logits, prompt)
 		if err != nil {
-			return err
+			return prompted, err
 		}
 		start := time.Now()
 		if logits, err = e.Step(ctx, id); err != nil {
-			return err
+			return prompted, err
 		}
 		if i >= warm && each != nil {
 			each(time.Since(start))
 		}
 	}
-	return nil
+	return prompted, nil
 }
 
 // calibrationPaths are where a bundle's calibration may lie: beside the bundle, or in the cache where that is read-only.

@@ -270,3 +270,13 @@ func (c *Curve) String() string {
 	}
 	return fmt.Sprintf("%s, %s, %s, direct %v, blocks of %d bytes", name, c.Drive.FileSystem, c.Backend, c.Direct, c.Align)
 }
+
+// Usual is the way that rows are read where the drive's blocks divide the records.
+func (c *Curve) Usual() string {
+	for _, x := range c.Cells {
+		if x.Way == InPlace && (c.Record == 0 || x.Size == c.Record) {
+			return InPlace
+		}
+	}
+	return Staged
+}

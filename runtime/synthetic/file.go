@@ -66,7 +66,7 @@ func ReadTrace(path string) (*Trace, error) {
 	if !ok || json.Unmarshal([]byte(meta), &t.Params) != nil {
 		return nil, format.Inputf("%s: not a trace", path)
 	}
-	if err := t.Params.check(); err != nil {
+	if err := t.Params.Check(); err != nil {
 		return nil, format.Corruptf("%s: %w", path, err)
 	}
 	t.n = t.Params.Incoming()

@@ -30,7 +30,8 @@ type TraceParams struct {
 // Incoming is how many ids change from one token to the next: (1 − Reuse)·KMax, to the nearest.
 func (p TraceParams) Incoming() int { return int(math.Round((1 - p.Reuse) * float64(p.KMax))) }
 
-func (p TraceParams) check() error {
+// Check refuses parameters for which there is no trace.
+func (p TraceParams) Check() error {
 	switch {
 	case p.Layers < 2 || p.Neurons < 1 || p.Neurons > maxNeurons || p.Tokens < 1 || p.Tokens > 1<<20:
 		return format.Inputf("a trace of %d tokens for %d layers of %d neurons: want at least 1, 2, 1 and at most %d neurons", p.Tokens, p.Layers, p.Neurons, maxNeurons)
@@ -59,7 +60,7 @@ type Trace struct {
 
 // NewTrace makes a trace.
 func NewTrace(p TraceParams) (*Trace, error) {
-	if err := p.check(); err != nil {
+	if err := p.Check(); err != nil {
 		return nil, err
 	}
 	t := &Trace{Params: p, n: p.Incoming()}
