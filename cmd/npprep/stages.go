@@ -85,6 +85,9 @@ func run(c *cli.Context, f func(ctx context.Context, e *stage.Env, o prepare.Opt
 	return printReports(c, e.Reports())
 }
 
+// maxThreads is far beyond what any stage can use.
+const maxThreads = 1024
+
 // env is the surroundings of the stages.
 func env(c *cli.Context) (*stage.Env, error) {
 	if err := clix.NoArgs(c); err != nil {
@@ -99,6 +102,8 @@ func env(c *cli.Context) (*stage.Env, error) {
 		return nil, clix.Usagef("no checkpoint given (--model DIR)")
 	case e.Work == "" && c.Command.Name != "prepare":
 		return nil, clix.Usagef("no work folder given (--work DIR)")
+	case e.Threads > maxThreads:
+		return nil, clix.Usagef("--threads %d: want at most %d", e.Threads, maxThreads)
 	case e.Threads < 0:
 		return nil, clix.Usagef("--threads %d", e.Threads)
 	case e.Threads > 0:
@@ -158,7 +163,9 @@ func options(c *cli.Context) (prepare.Options, error) {
 		return o, clix.Usagef("--density %v: must be above 0 and at most 1", o.Density)
 	case o.RecordAlign != 0 && o.RecordAlign != 4096:
 		return o, clix.Usagef("--record-align %d: must be 4096, or left out", o.RecordAlign)
-	case o.Tokens < 0 || o.Window < 0 || o.Centroids < 0 || o.Dim < 0 || o.Epochs < 0 || o.Batch < 0 || o.LR < 0:
+	case !(o.LR >= 0 && o.LR < 1):
+		return o, clix.Usagef("--lr %v: must be above 0 and below 1", o.LR)
+	case o.Tokens < 0 || o.Window < 0 || o.Centroids < 0 || o.Dim < 0 || o.Epochs < 0 || o.Batch < 0:
 		return o, clix.Usagef("a negative number makes no sense here")
 	case (name == "cluster" || name == "prepare") && o.Centroids == 0:
 		return o, clix.Usagef("--centroids 0: must be at least 1")

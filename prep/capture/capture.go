@@ -65,6 +65,7 @@ func Run(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 		Name: "capture", Version: 1,
 		Inputs: append([]string{hash, calib.Digest(outputs)}, o.Checkpoint.Files()...),
 		Params: params{o.Tokens, o.Window, o.Part, o.Density},
+		Reads:  []string{"threshold"},
 	}
 	return stage.Run(ctx, e, spec, func(ctx context.Context, dir string, p *stage.Progress) (map[string]any, error) {
 		return run(ctx, e, o, dir, p)

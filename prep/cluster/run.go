@@ -29,11 +29,11 @@ type params struct {
 // Run clusters the masks of every layer and projection. Each finished table is a file; an interrupted run goes on with
 // the first one missing.
 func Run(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
+	if err := o.Check(); err != nil {
+		return stage.Report{}, err
+	}
 	if o.Centroids == 0 {
 		o.Centroids = DefaultCentroids
-	}
-	if o.Centroids < 1 || o.Centroids > predictor.MaxCentroids {
-		return stage.Report{}, format.Inputf("--centroids %d: must be 1..%d", o.Centroids, predictor.MaxCentroids)
 	}
 	captured := filepath.Join(e.Work, "capture")
 	outputs, err := e.Outputs("capture")
@@ -44,10 +44,19 @@ func Run(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 		Name: "cluster", Version: 1,
 		Inputs: []string{calib.Digest(outputs)},
 		Params: params{o.Config.Layers, o.Config.Intermediate, o.Centroids, e.Seed},
+		Reads:  []string{"capture"},
 	}
 	return stage.Run(ctx, e, spec, func(ctx context.Context, dir string, p *stage.Progress) (map[string]any, error) {
 		return run(ctx, e, o, captured, dir, p)
 	})
+}
+
+// Check refuses what no capture could make right.
+func (o Options) Check() error {
+	if o.Centroids < 0 || o.Centroids > predictor.MaxCentroids {
+		return format.Inputf("--centroids %d: must be 1..%d", o.Centroids, predictor.MaxCentroids)
+	}
+	return nil
 }
 
 func run(ctx context.Context, e *stage.Env, o Options, captured, dir string, p *stage.Progress) (map[string]any, error) {

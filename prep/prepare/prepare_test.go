@@ -3,8 +3,10 @@ package prepare
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"neuroprefetcher/format"
@@ -38,24 +40,70 @@ func TestDenseOrder(t *testing.T) {
 	}
 }
 
-// What the last stage would refuse is refused before the first one runs.
+// What a later stage would refuse is refused before the first one runs.
 func TestRefusedBeforeTheFirstStage(t *testing.T) {
-	work := filepath.Join(t.TempDir(), "w")
-	_, err := Run(context.Background(), &stage.Env{Work: work}, Options{Checkpoint: open(t), Out: filepath.Join(t.TempDir(), "b.np"), KMax: 97})
-	if !errors.Is(err, format.ErrInput) {
-		t.Errorf("%v", err)
+	dir := t.TempDir()
+	file := func(name, s string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(s), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		return path
 	}
-	if _, err := os.Stat(work); err == nil {
-		t.Error("work was begun")
+	text := file("text", "some words to calibrate with")
+	fifo := filepath.Join(dir, "fifo")
+	if err := syscall.Mkfifo(fifo, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*Options){
+		"k-max above M":       func(o *Options) { o.KMax = 97 },
+		"too many centroids":  func(o *Options) { o.Centroids = 1 << 30 },
+		"predictor too wide":  func(o *Options) { o.Dim = 1 << 30 },
+		"no learning rate":    func(o *Options) { o.LR = math.NaN() },
+		"no such text":        func(o *Options) { o.Texts = []string{text, filepath.Join(dir, "none")} },
+		"text is a directory": func(o *Options) { o.Texts = []string{dir} },
+		"text is a fifo":      func(o *Options) { o.Texts = []string{fifo} },
+		"text never ends":     func(o *Options) { o.Texts = []string{"/dev/zero"} },
+		"text is empty":       func(o *Options) { o.Texts = []string{file("empty", "")} },
+		"text is not UTF-8":   func(o *Options) { o.Texts = []string{text, file("binary", "a\xff")} },
+		"text is an LFS stub": func(o *Options) { o.Texts = []string{file("stub", "version https://git-lfs.github.com/spec/v1\n")} },
+		"text is too short":   func(o *Options) { o.Tokens = 1000 },
+		"window too long":     func(o *Options) { o.Window = 257 },
+	} {
+		work, out := filepath.Join(t.TempDir(), "w"), filepath.Join(t.TempDir(), "b.np")
+		o := Options{Checkpoint: open(t), Out: out, KMax: 10, Texts: []string{text}}
+		change(&o)
+		if _, err := Run(context.Background(), &stage.Env{Work: work}, o); !errors.Is(err, format.ErrInput) {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, path := range []string{work, out} {
+			if _, err := os.Stat(path); err == nil {
+				t.Errorf("%s: work was begun", name)
+			}
+		}
 	}
 }
 
 // A failing stage stops the run, and the reports of those before it are kept.
 func TestStopsAtTheFirstFailure(t *testing.T) {
-	missing := filepath.Join(t.TempDir(), "no-such-text")
-	e := &stage.Env{Work: t.TempDir()}
+	c, err := checkpoint.Open(ct.Dir(t, func(m *ct.Model) {
+		m.NormDType = "F32"
+		m.Edit = func(ts []ct.Tensor) []ct.Tensor {
+			ct.Find(ts, "model.layers.1.post_attention_layernorm.weight").Set(3, 3e38)
+			return ts
+		}
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, []byte("some words to calibrate with"), 0o666); err != nil {
+		t.Fatal(err)
+	}
 	out := filepath.Join(t.TempDir(), "b.np")
-	rs, err := Run(context.Background(), e, Options{Checkpoint: open(t), Out: out, KMax: 10, Texts: []string{missing}})
+	rs, err := Run(context.Background(), &stage.Env{Work: t.TempDir()}, Options{Checkpoint: c, Out: out, KMax: 10, Texts: []string{text}})
 	if !errors.Is(err, format.ErrInput) || len(rs) != 1 || rs[0].Stage != "repack" {
 		t.Errorf("%v, %+v", err, rs)
 	}

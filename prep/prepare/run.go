@@ -52,16 +52,16 @@ var Stages = []Stage{
 		return repack.Run(ctx, e, repack.Options{Checkpoint: o.Checkpoint, RecordAlign: o.RecordAlign})
 	}},
 	{"threshold", true, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
-		return threshold.Run(ctx, e, threshold.Options{Checkpoint: o.Checkpoint, Texts: o.Texts, Tokens: o.Tokens, Window: o.Window})
+		return threshold.Run(ctx, e, o.threshold())
 	}},
 	{"capture", true, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 		return capture.Run(ctx, e, capture.Options{Checkpoint: o.Checkpoint, Texts: o.Texts, Tokens: o.Tokens, Window: o.Window, Density: o.Density})
 	}},
 	{"cluster", true, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
-		return cluster.Run(ctx, e, cluster.Options{Config: o.Checkpoint.Config, Centroids: o.Centroids})
+		return cluster.Run(ctx, e, o.cluster())
 	}},
 	{"train", true, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
-		return train.Run(ctx, e, train.Options{Config: o.Checkpoint.Config, Dim: o.Dim, Epochs: o.Epochs, Batch: o.Batch, LR: o.LR})
+		return train.Run(ctx, e, o.train())
 	}},
 	{"bundle", false, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 		return assemble.Run(ctx, e, assemble.Options{Checkpoint: o.Checkpoint, Out: o.Out, Dense: o.Dense, KMax: o.KMax, Sparsity: o.Sparsity, Tool: o.Tool})
@@ -78,16 +78,42 @@ func Find(name string) (Stage, bool) {
 	return Stage{}, false
 }
 
+// check refuses before the first stage what a later one would refuse after hours of work.
+func check(o Options) error {
+	if o.Dense {
+		return nil
+	}
+	if _, err := assemble.ResolveKMax(o.KMax, o.Sparsity, o.Checkpoint.Config.Intermediate); err != nil {
+		return err
+	}
+	if o.Checkpoint.Config.Layers < 2 {
+		return format.Hint(format.Inputf("%s: a model of one layer has no sparse layer", o.Checkpoint.Dir), "use --dense")
+	}
+	if err := o.cluster().Check(); err != nil {
+		return err
+	}
+	if err := o.train().Check(); err != nil {
+		return err
+	}
+	return threshold.Check(o.threshold())
+}
+
+func (o Options) threshold() threshold.Options {
+	return threshold.Options{Checkpoint: o.Checkpoint, Texts: o.Texts, Tokens: o.Tokens, Window: o.Window}
+}
+
+func (o Options) cluster() cluster.Options {
+	return cluster.Options{Config: o.Checkpoint.Config, Centroids: o.Centroids}
+}
+
+func (o Options) train() train.Options {
+	return train.Options{Config: o.Checkpoint.Config, Dim: o.Dim, Epochs: o.Epochs, Batch: o.Batch, LR: o.LR}
+}
+
 // Run runs every stage that a bundle of this kind needs. The work folder is locked from the first to the last.
 func Run(ctx context.Context, e *stage.Env, o Options) ([]stage.Report, error) {
-	if !o.Dense {
-		// what would be refused by the last stage is refused before the first
-		if _, err := assemble.ResolveKMax(o.KMax, o.Sparsity, o.Checkpoint.Config.Intermediate); err != nil {
-			return nil, err
-		}
-		if o.Checkpoint.Config.Layers < 2 {
-			return nil, format.Hint(format.Inputf("%s: a model of one layer has no sparse layer", o.Checkpoint.Dir), "use --dense")
-		}
+	if err := check(o); err != nil {
+		return nil, err
 	}
 	if err := e.Lock(); err != nil {
 		return nil, err

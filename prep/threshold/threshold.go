@@ -57,6 +57,24 @@ func Run(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 	})
 }
 
+// Check refuses sizes and text that Run would refuse, before other stages do long work. The text is tokenised only
+// where its length matters.
+func Check(o Options) error {
+	tokens, window, err := calib.Sizes(o.Checkpoint.Config, o.Tokens, o.Window)
+	if err != nil {
+		return err
+	}
+	if o.Tokens == 0 {
+		return text.Check(o.Texts)
+	}
+	txt, err := text.Load(o.Checkpoint, o.Texts)
+	if err != nil {
+		return err
+	}
+	_, err = txt.Cut(tokens, window)
+	return err
+}
+
 func run(ctx context.Context, e *stage.Env, o Options, dir string, p *stage.Progress) (map[string]any, error) {
 	cfg := o.Checkpoint.Config
 	txt, err := text.Load(o.Checkpoint, o.Texts)

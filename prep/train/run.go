@@ -43,15 +43,13 @@ type quality struct {
 
 // Run trains the predictor. Each epoch is saved; an interrupted run goes on from the last one.
 func Run(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
+	if err := o.Check(); err != nil {
+		return stage.Report{}, err
+	}
 	o.defaults()
-	if o.Config.Layers < 2 {
-		return stage.Report{}, format.Inputf("a model of one layer has nothing to predict: prepare it with --dense")
-	}
-	if o.Dim < 0 || o.Dim > predictor.MaxDim || o.Epochs < 1 || o.Batch < 1 || !(o.LR > 0 && o.LR < 1) {
-		return stage.Report{}, format.Inputf("width %d (at most %d), %d epochs, batch %d, rate %v: out of range", o.Dim, predictor.MaxDim, o.Epochs, o.Batch, o.LR)
-	}
 	var inputs []string
-	for _, name := range []string{"capture", "cluster"} {
+	reads := []string{"capture", "cluster"}
+	for _, name := range reads {
 		outputs, err := e.Outputs(name)
 		if err != nil {
 			return stage.Report{}, err
@@ -59,12 +57,24 @@ func Run(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 		inputs = append(inputs, calib.Digest(outputs))
 	}
 	spec := stage.Spec{
-		Name: "train", Version: 1, Inputs: inputs,
+		Name: "train", Version: 1, Inputs: inputs, Reads: reads,
 		Params: params{o.Config.Layers, o.Config.Hidden, o.Dim, o.Epochs, o.Batch, o.LR, e.Seed, ModelParams(o.Config)},
 	}
 	return stage.Run(ctx, e, spec, func(ctx context.Context, dir string, p *stage.Progress) (map[string]any, error) {
 		return run(ctx, e, o, dir, p)
 	})
+}
+
+// Check refuses what no capture could make right.
+func (o Options) Check() error {
+	o.defaults()
+	if o.Config.Layers < 2 {
+		return format.Inputf("a model of one layer has nothing to predict: prepare it with --dense")
+	}
+	if o.Dim < 0 || o.Dim > predictor.MaxDim || o.Epochs < 1 || o.Batch < 1 || !(o.LR > 0 && o.LR < 1) {
+		return format.Inputf("width %d (at most %d), %d epochs, batch %d, rate %v: out of range", o.Dim, predictor.MaxDim, o.Epochs, o.Batch, o.LR)
+	}
+	return nil
 }
 
 func (o *Options) defaults() {

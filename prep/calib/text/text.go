@@ -3,7 +3,6 @@ package text
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"os"
 	"path/filepath"
 	"unicode/utf8"
 
@@ -47,6 +46,17 @@ func Load(c *checkpoint.Checkpoint, files []string) (*Text, error) {
 	return t, nil
 }
 
+// Check refuses files that Load would refuse whatever the tokeniser makes of them.
+func Check(files []string) error {
+	joined, _, err := read(files)
+	if err == nil && len(joined) == 0 {
+		err = empty(files)
+	}
+	return err
+}
+
+func empty(files []string) error { return format.Inputf("%s: the calibration text is empty", files[0]) }
+
 // Hash is the SHA-256 of the files' joined content.
 func Hash(files []string) (string, error) {
 	joined, _, err := read(files)
@@ -66,16 +76,18 @@ func read(files []string) (joined []byte, ends []int, err error) {
 		return nil, nil, format.Hint(format.Inputf("no calibration text"), "name text files with --text")
 	}
 	for _, name := range files {
-		st, err := os.Stat(name)
+		// Regular files only: the text is read by more than one stage, and a device would never end.
+		f, size, err := format.OpenRegular(name)
 		if err != nil {
-			return nil, nil, format.Inputf("calibration text: %w", err)
+			return nil, nil, err
 		}
-		if st.IsDir() || int64(len(joined))+st.Size() > MaxTextBytes {
-			return nil, nil, format.Inputf("%s: calibration text must be files of at most %s in all", name, format.IEC(MaxTextBytes))
+		f.Close()
+		if int64(len(joined))+size > MaxTextBytes {
+			return nil, nil, format.Inputf("%s: calibration text must be at most %s in all", name, format.IEC(MaxTextBytes))
 		}
-		b, err := os.ReadFile(name)
+		b, err := format.ReadFile(name, MaxTextBytes)
 		if err != nil {
-			return nil, nil, format.IOf("calibration text: %w", err)
+			return nil, nil, err
 		}
 		joined = append(joined, b...)
 		ends = append(ends, len(joined))
@@ -108,7 +120,7 @@ func (t *Text) Source(i int) string {
 // Cut returns the windows of the first tokens tokens of the text, and refuses a shorter text.
 func (t *Text) Cut(tokens, window int) ([]calib.Window, error) {
 	if tokens < 1 {
-		return nil, format.Inputf("%s: the calibration text is empty", t.Files[0])
+		return nil, empty(t.Files)
 	}
 	if len(t.Tokens) < tokens {
 		return nil, format.Hint(format.Inputf("calibration text has %d tokens, %d are needed", len(t.Tokens), tokens),
