@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	clix "neuroprefetcher/cmd/internal/cli"
+	"neuroprefetcher/format/bundle"
 	"neuroprefetcher/runtime/engine"
 	"neuroprefetcher/runtime/sample"
 	"neuroprefetcher/runtime/storage"
@@ -150,6 +151,11 @@ func open(c *cli.Context) (*engine.Engine, error) {
 // openBundle is open for options that were read and changed.
 func openBundle(c *cli.Context, dir string, o engine.Options) (*engine.Engine, error) {
 	say := notes(c)
+	if b, err := bundle.Open(dir); err == nil { // engine.Open says what is wrong with it
+		if line := useCalibration(&o, b); line != "" && (o.Mode == engine.ModeSparse || o.Mode == engine.ModeAuto) {
+			fmt.Fprintf(say, "note: %s\n", line)
+		}
+	}
 	report, end := clix.ByteProgress(say, "loading")
 	o.Progress = report
 	e, err := engine.Open(c.Context, dir, o)

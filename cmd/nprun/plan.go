@@ -30,6 +30,7 @@ func plan(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	calibrated := useCalibration(&o, b)
 	all, chosen, err := engine.Plans(b, o)
 	if err != nil && all == nil {
 		return err
@@ -40,6 +41,10 @@ func plan(c *cli.Context) error {
 		}
 		return err
 	}
+	if calibrated != "" {
+		fmt.Fprintf(notes(c), "note: %s\n", calibrated)
+	}
+	reads := newReadTimes(b)
 	for _, p := range all {
 		verdict := "fits"
 		if p.Total > p.Budget {
@@ -51,9 +56,9 @@ func plan(c *cli.Context) error {
 		fmt.Fprintf(stdout, "%s (%s): %d of %d layers' MLPs in memory", p.Mode, verdict, p.Dense, b.Manifest.Model.Layers)
 		switch p.Mode {
 		case engine.ModeSparse:
-			fmt.Fprintf(stdout, ", K_max %d of %d neurons in the others; a token reads at most %s, less what is reused", p.KMax, b.Manifest.Rows.Neurons, clix.FormatSize(p.ReadsPerToken))
+			fmt.Fprintf(stdout, ", K_max %d of %d neurons in the others; a token reads at most %s, less what is reused%s", p.KMax, b.Manifest.Rows.Neurons, clix.FormatSize(p.ReadsPerToken), reads.sparse(p))
 		case engine.ModeStream:
-			fmt.Fprintf(stdout, "; every token reads %s", clix.FormatSize(p.ReadsPerToken))
+			fmt.Fprintf(stdout, "; every token reads %s%s", clix.FormatSize(p.ReadsPerToken), reads.stream(p))
 		}
 		fmt.Fprintf(stdout, "\n%s\n", p.Arithmetic())
 	}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/urfave/cli/v2"
+
+	clix "neuroprefetcher/cmd/internal/cli"
+	"neuroprefetcher/format/bundle"
+	"neuroprefetcher/runtime/engine"
+	"neuroprefetcher/runtime/measure"
+)
+
+func calibrateCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "calibrate",
+		Usage: "find the dense prefix that is the fastest on this device",
+		Description: "Runs some tokens with one dense prefix after the other under the memory budget, and reading whole layers (stream),\n" +
+			"and keeps the fastest in BUNDLE.calibration.json, beside the bundle. --dense-layers auto and plan use it.\n\n" +
+			"Examples:\n  nprun calibrate -b BUNDLE --memory 8GiB\n  nprun calibrate --synthetic tinyllama-1.1b --dir /data --memory 1500MiB --json",
+		Flags: append(append(engineFlags(), syntheticFlags()...),
+			&cli.StringFlag{Name: "prompt", Aliases: []string{"p"}, Value: "The history of the region", Usage: "`TEXT` to continue; - reads stdin"},
+			&cli.IntFlag{Name: "max-tokens", Aliases: []string{"n"}, Value: 12, Usage: "tokens to measure per point"},
+			&cli.IntFlag{Name: "warmup", Value: 4, Usage: "tokens to leave out before measuring"}),
+		Action: calibrate,
+	}
+}
+
+func calibrate(c *cli.Context) error {
+	n, warm := c.Int("max-tokens"), c.Int("warmup")
+	if n < 1 || warm < 0 {
+		return clix.Usagef("--max-tokens %d --warmup %d: want at least 1 and 0", n, warm)
+	}
+	for _, f := range []string{"mode", "dense-layers"} {
+		if c.IsSet(f) {
+			return clix.Usagef("--%s: what calibrate tries is its own choice", f)
+		}
+	}
+	prompt, err := promptText(c.String("prompt"))
+	if err != nil {
+		return err
+	}
+	w, err := newWorkload(c, warm+n)
+	if err != nil {
+		return err
+	}
+	say, start := notes(c), time.Now()
+	cal, err := measure.Calibrate(c.Context, w.dir, measure.CalibrateOptions{Engine: w.o, Tokens: n, Warm: warm,
+		Prompt: func(e *engine.Engine) []int32 { return rawIDs(e, prompt) },
+		Report: func(p measure.Point, done, total int) {
+			fmt.Fprintf(say, "%d of %d, %s: %s, d = %d: %.2f tok/s\n", done, total, clix.Duration(time.Since(start)), p.Mode, p.Dense, p.TokPerS)
+		}})
+	if err != nil {
+		return err
+	}
+	cache, _ := cacheDir() // "" where there is none: then only beside the bundle
+	kept, err := cal.Keep(w.dir, cache)
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		return clix.WriteJSON(stdout, struct {
+			*measure.Calibration
+			File      string        `json:"file"`
+			Synthetic *syntheticRun `json:"synthetic,omitempty"`
+		}{cal, kept, w.run})
+	}
+	if w.run != nil {
+		fmt.Fprintln(stdout, w.run.describe())
+	}
+	renderCalibration(cal)
+	fmt.Fprintf(stdout, "kept in %s\n", kept)
+	return nil
+}
+
+// renderCalibration draws tok/s over d.
+func renderCalibration(c *measure.Calibration) {
+	most := 0.0
+	for _, p := range c.Points {
+		most = max(most, p.TokPerS)
+	}
+	t := table.NewWriter()
+	t.SetOutputMirror(stdout)
+	t.Style().Options = table.OptionsNoBordersAndSeparators
+	t.Style().Format.Header = text.FormatDefault
+	t.AppendHeader(table.Row{"mode", "d", "tok/s", "", "waiting", "drive busy", "read per token"})
+	var right []table.ColumnConfig
+	for _, i := range []int{2, 3, 5, 6, 7} {
+		right = append(right, table.ColumnConfig{Number: i, Align: text.AlignRight, AlignHeader: text.AlignRight})
+	}
+	t.SetColumnConfigs(right)
+	for _, p := range c.Points {
+		mark := ""
+		if p.Mode == engine.ModeSparse && p.Dense == c.Best {
+			mark = " d*"
+		}
+		t.AppendRow(table.Row{p.Mode, p.Dense, fmt.Sprintf("%.2f", p.TokPerS), strings.Repeat("█", int(30*p.TokPerS/most+0.5)) + mark,
+			fmt.Sprintf("%.0f%%", 100*p.IOWait), fmt.Sprintf("%.0f%%", 100*p.IOBusy), clix.FormatSize(int64(p.Read))})
+	}
+	t.Render()
+	fmt.Fprintf(stdout, "%s with %s, K_max %d, %d threads\n", c, clix.FormatSize(c.Budget), c.KMax, c.Threads)
+}
+
+// useCalibration takes the dense prefix that was calibrated for the bundle, where the options leave it open, and returns
+// a line that says so, or "".
+func useCalibration(o *engine.Options, b *bundle.Bundle) string {
+	if o.Dense > 0 || b.Manifest.Sparse == nil {
+		return ""
+	}
+	cache, _ := cacheDir()
+	cal, ok := measure.KeptCalibration(b, cache)
+	if !ok {
+		return ""
+	}
+	if o.Calibrated = cal.Dense(o.KMax, b.Manifest.Sparse.KMax); o.Calibrated == 0 {
+		return ""
+	}
+	return fmt.Sprintf("calibrated for this bundle: d* = %d", o.Calibrated)
+}
