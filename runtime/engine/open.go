@@ -123,7 +123,9 @@ func Open(ctx context.Context, dir string, o Options) (e *Engine, err error) {
 	if err = e.loadRows(ctx); err != nil {
 		return e, err
 	}
-	e.allocate()
+	if err = e.allocate(); err != nil {
+		return e, err
+	}
 	debug.FreeOSMemory()
 	e.LoadTime = time.Since(start)
 	return e, nil
@@ -224,7 +226,7 @@ func (e *Engine) loadSelector() (err error) {
 func (e *Engine) halves(n int) []uint16 {
 	b, free, err := storage.AllocAligned(2 * n)
 	if err != nil {
-		panic(err) // caught in loadResident and loadRows
+		panic(err) // caught by allocFailed
 	}
 	e.frees = append(e.frees, free)
 	return kernels.BytesU16(b)[:n]
@@ -366,9 +368,11 @@ func (e *Engine) loadRowCRC() error {
 }
 
 // allocate makes the working memory of the plan.
-func (e *Engine) allocate() {
+func (e *Engine) allocate() (err error) {
+	defer allocFailed(&err)
 	c, g := e.Config, e.geometry
-	e.kv = model.NewKV(c, c.Layers, e.Plan.Context, false)
+	// Outside the Go heap: a large heap lets as large a share of it in garbage gather between collections.
+	e.kv = model.NewKVIn(c, c.Layers, e.Plan.Context, e.halves(int(model.KVBytes(c, c.Layers, e.Plan.Context, false)/2)))
 	e.batch, e.step1 = e.m.NewBatch(e.Plan.Microbatch), e.m.NewStep(e.Plan.Context)
 	e.x, e.xs = make([]float32, c.Hidden), make([]float32, e.Plan.Microbatch*c.Hidden)
 	e.logits, e.scores = make([]float32, c.Vocab), make([]float32, g.Neurons)
@@ -380,4 +384,5 @@ func (e *Engine) allocate() {
 	for i := range e.streamOff {
 		e.streamOff[i] = i * g.Stride / 2
 	}
+	return nil
 }

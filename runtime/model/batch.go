@@ -23,6 +23,7 @@ type Batch struct {
 	anglePos int       // position that cos and sin begin at, -1 when unset
 	angleT   int
 	t        int // tokens of the MLP in progress
+	scores   scratch
 }
 
 // BatchBytes is what NewBatch allocates.
@@ -84,14 +85,14 @@ func (b *Batch) Attention(l *Layer, x []float32, t int, cache LayerKV, pos0 int)
 	})
 	blocks := (t + QueryBlock - 1) / QueryBlock
 	m.Pool.Run(m.Config.Heads*blocks, 1, func(lo, hi int) {
-		s := scoresPool.get((pos0 + t) * QueryBlock)
+		s := b.scores.get((pos0+t)*QueryBlock, cache.positions(kd)*QueryBlock)
 		for i := lo; i < hi; i++ {
 			// Late blocks look at the most keys: begin with them so that the threads end together.
 			head, blk := i%m.Config.Heads, blocks-1-i/m.Config.Heads
 			first := blk * QueryBlock
 			b.attendBlock(s, cache, head, pos0, first, min(first+QueryBlock, t))
 		}
-		scoresPool.put(s)
+		b.scores.put(s)
 	})
 	out := b.out[:t*h]
 	b.project(out, b.att[:t*qd], l.O, nil, t, h, qd)
@@ -206,15 +207,24 @@ func (b *Batch) LogProbs(dst []float64, x []float32, targets []int32) {
 		b.project(out, b.in[:t*h], b.m.Head[lo*h:], nil, t, n, h)
 		b.rows(t, func(i int) {
 			row := out[i*n : (i+1)*n]
-			sum[i] = logAddExp(sum[i], float64(kernels.LogSumExp(row)))
 			if at := int(targets[i]) - lo; at >= 0 && at < n {
 				dst[i] = float64(row[at])
 			}
+			sum[i] = logAddExp(sum[i], logSumExp(row))
 		})
 	}
 	for i := range sum {
 		dst[i] -= sum[i]
 	}
+}
+
+// logSumExp is log Σ exp x, with the logarithm in float64: the largest share of the softmax, which overwrites x, is one
+// over the sum relative to the largest term, exactly so where all scores are equal.
+func logSumExp(x []float32) float64 {
+	at := kernels.MaxIndex(x)
+	top := float64(x[at])
+	kernels.Softmax(x)
+	return top - math.Log(float64(x[at]))
 }
 
 // logAddExp is log(eᵃ + eᵇ).

@@ -42,6 +42,19 @@ func NewKV(c *checkpoint.Config, layers, capacity int, full bool) *KV {
 	return kv
 }
 
+// NewKVIn is NewKV in float16 on memory of KVBytes, zeroed, that the caller keeps.
+func NewKVIn(c *checkpoint.Config, layers, capacity int, mem []uint16) *KV {
+	kv := &KV{Layers: make([]LayerKV, layers), Capacity: capacity}
+	n := capacity * c.KVHeads * c.HeadDim
+	for i := range kv.Layers {
+		kv.Layers[i] = LayerKV{K: mem[2*i*n : (2*i+1)*n : (2*i+1)*n], V: mem[(2*i+1)*n : (2*i+2)*n : (2*i+2)*n]}
+	}
+	return kv
+}
+
+// positions is how many tokens of kd elements the cache can hold.
+func (l *LayerKV) positions(kd int) int { return max(len(l.K), len(l.KF)) / kd }
+
 // put stores keys and values from element at on.
 func (l *LayerKV) put(at int, k, v []float32) {
 	if l.KF != nil {
