@@ -218,13 +218,17 @@ func (b *Batch) LogProbs(dst []float64, x []float32, targets []int32) {
 	}
 }
 
-// logSumExp is log Σ exp x, with the logarithm in float64: the largest share of the softmax, which overwrites x, is one
-// over the sum relative to the largest term, exactly so where all scores are equal.
+// logSumExp is log Σ exp x, with the sum and the logarithm in float64: exact where all scores are equal. x becomes the
+// softmax, whose terms are those of the sum but for a factor.
 func logSumExp(x []float32) float64 {
 	at := kernels.MaxIndex(x)
 	top := float64(x[at])
 	kernels.Softmax(x)
-	return top - math.Log(float64(x[at]))
+	sum := 0.0
+	for _, p := range x {
+		sum += float64(p)
+	}
+	return top + math.Log(sum/float64(x[at]))
 }
 
 // logAddExp is log(eᵃ + eᵇ).
