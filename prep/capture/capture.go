@@ -171,7 +171,7 @@ func writeMeta(dir string, meta *calib.Meta) error {
 // masks, the sums, and a window's products.
 func partBytes(m *calib.Meta, t int) int64 {
 	tokens, h, n := int64(t), int64(m.Hidden), int64(m.Neurons)
-	return tokens*(4*h+4*2*h+2*8*int64(predictor.Words(m.Neurons))) + 2*8*int64(m.Layers)*n + 4*int64(m.Window)*min(n, 1024) + 8*n
+	return tokens*(4*h+4*2*h+2*8*int64(predictor.Words(m.Neurons))) + 2*8*int64(m.Layers)*n + 4*int64(m.Window)*n + 8*n
 }
 
 // fileBytes is what all parts take on disk, but for headers.

@@ -6,6 +6,13 @@ import (
 	"neuroprefetcher/kernels"
 )
 
+// batchWidth is how many neurons a batch computes at a time when it is given that many: wide enough that packing the
+// tokens' side of a product once per call costs little.
+const batchWidth = 4 * MLPChunk
+
+// width is the neurons computed at a time for the model's shape.
+func (m *Model) width() int { return min(batchWidth, m.Config.Intermediate) }
+
 // QueryBlock is how many queries of one head share an attention product.
 const QueryBlock = 64
 
@@ -18,7 +25,7 @@ type Batch struct {
 	k, v     []float32 // (T, C)
 	att      []float32 // (T, Q)
 	out      []float32 // (T, H) output of the attention or of the MLP
-	gate, up []float32 // (T, MLPChunk)
+	gate, up []float32 // (T, width)
 	cos, sin []float32 // (T, head_dim/2)
 	anglePos int       // position that cos and sin begin at, -1 when unset
 	angleT   int
@@ -28,13 +35,12 @@ type Batch struct {
 
 // BatchBytes is what NewBatch allocates.
 func BatchBytes(m *Model, maxT int) int64 {
-	chunk := min(MLPChunk, m.Config.Intermediate)
-	return int64(maxT) * int64(2*m.Config.Hidden+2*m.QDim()+2*m.KVDim()+2*chunk+m.Config.HeadDim) * 4
+	return int64(maxT) * int64(2*m.Config.Hidden+2*m.QDim()+2*m.KVDim()+2*m.width()+m.Config.HeadDim) * 4
 }
 
 // NewBatch allocates working memory for batches of at most maxT tokens.
 func (m *Model) NewBatch(maxT int) *Batch {
-	h, chunk := m.Config.Hidden, min(MLPChunk, m.Config.Intermediate)
+	h, chunk := m.Config.Hidden, m.width()
 	f := func(n int) []float32 { return make([]float32, maxT*n) }
 	return &Batch{m: m, MaxT: maxT, anglePos: -1,
 		in: f(h), q: f(m.QDim()), k: f(m.KVDim()), v: f(m.KVDim()), att: f(m.QDim()), out: f(h),
@@ -156,8 +162,8 @@ func (b *Batch) BeginMLP(l *Layer, x []float32, t int) []float32 {
 // has a multiple of MLPChunk neurons. tap may be nil.
 func (b *Batch) MLPChunk(rows Rows, first int, tap MLPTap) {
 	h, t, p := b.m.Config.Hidden, b.t, b.m.Pool
-	for lo := 0; lo < rows.N; lo += MLPChunk {
-		n := min(MLPChunk, rows.N-lo)
+	for lo := 0; lo < rows.N; lo += batchWidth {
+		n := min(batchWidth, rows.N-lo)
 		part := rows.Slice(lo, lo+n)
 		gate, up := b.gate[:t*n], b.up[:t*n]
 		in := kernels.F32Matrix(b.in, t, h, h)
@@ -196,7 +202,7 @@ func (b *Batch) Logits(dst, x []float32, lo, hi int) {
 func (b *Batch) LogProbs(dst []float64, x []float32, targets []int32) {
 	h, vocab, t := b.m.Config.Hidden, b.m.Config.Vocab, len(targets)
 	b.norm(x[:t*h], b.m.Norm, t)
-	block := min(MLPChunk, b.m.Config.Intermediate, vocab)
+	block := min(b.m.width(), vocab)
 	sum := make([]float64, t) // log Σ exp so far
 	for i := range sum {
 		sum[i] = math.Inf(-1)

@@ -5,8 +5,8 @@ import (
 	"neuroprefetcher/kernels"
 )
 
-// MLPChunk is how many neurons a batch computes at a time. It is the block length in which Gemm sums, so a layer cut at
-// multiples of MLPChunk gives the same bits as a whole one; and small, because stream buffers hold a chunk each.
+// MLPChunk is the neurons at whose multiples a layer may be cut. It is the block length in which Gemm sums, so a layer
+// that arrives in such pieces gives the same bits as a whole one; and small, because stream buffers hold a piece each.
 const MLPChunk = kernels.GemmKC
 
 // Layer holds what stays in memory of one decoder layer whatever the mode: its attention and its norms.

@@ -56,7 +56,7 @@ func Rank(logits []float32, id int32, k int, top []Ranked) (float64, []Ranked) {
 func (b *Batch) TopLogProbs(dst []float64, top [][]Ranked, k int, x []float32, targets []int32) {
 	h, vocab, t := b.m.Config.Hidden, b.m.Config.Vocab, len(targets)
 	b.norm(x[:t*h], b.m.Norm, t)
-	block := min(MLPChunk, b.m.Config.Intermediate, vocab)
+	block := min(b.m.width(), vocab)
 	sum := make([]float64, t) // log Σ exp so far
 	for i := range sum {
 		sum[i] = math.Inf(-1)
