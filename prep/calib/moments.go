@@ -32,7 +32,7 @@ type MomentsMeta struct {
 	Hidden int    `json:"hidden"`
 	Tokens int    `json:"tokens"` // in the sums: those not at position 0 of their window
 	Window int    `json:"window"`
-	Lags   []int  `json:"lags"` // half layers, ascending
+	Lags   []int  `json:"lags"` // ascending
 	Text   string `json:"text_sha256"`
 }
 
@@ -81,7 +81,7 @@ func OpenMoments(dir string, cfg *checkpoint.Config) (_ *Moments, err error) {
 	if m.Layers != cfg.Layers || m.Hidden != cfg.Hidden {
 		return nil, format.Inputf("%s: moments of another model shape (%d layers, %d hidden)", path, m.Layers, m.Hidden)
 	}
-	if m.Tokens < 1 || len(m.Lags) == 0 || len(m.Lags) > 2*predictor.MaxLag || !slices.IsSorted(m.Lags) || m.Lags[0] < 0 || m.Lags[len(m.Lags)-1] > predictor.MaxLag {
+	if m.Tokens < 1 || len(m.Lags) == 0 || len(m.Lags) > 2*predictor.MaxLag || !slices.IsSorted(m.Lags) || m.Lags[0] < 1 || m.Lags[len(m.Lags)-1] > predictor.MaxLag {
 		return nil, format.Corruptf("%s: %d tokens, lags %v", path, m.Tokens, m.Lags)
 	}
 	if m.f, err = tensors.Open(filepath.Join(dir, MomentsFile)); err != nil {

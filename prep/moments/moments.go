@@ -31,7 +31,7 @@ const (
 )
 
 // DefaultLags are the lags that regress can choose from when nothing else is said.
-var DefaultLags = []int{1, 2}
+var DefaultLags = []int{2, 3}
 
 // Options of the moments stage.
 type Options struct {
@@ -39,7 +39,7 @@ type Options struct {
 	Texts      []string // text files, joined in this order
 	Tokens     int      // at most; 0 = 48·H within 16,384 and 196,608. Windows are spread over the whole text
 	Window     int      // tokens per window; 0 = 512, at most the model's context
-	Lags       []int    // half layers; nil = DefaultLags
+	Lags       []int    // nil = DefaultLags
 	Part       int      // tokens per part; 0 = 8,192
 }
 
@@ -64,8 +64,8 @@ func (o *Options) defaults() error {
 		o.Lags = DefaultLags
 	}
 	o.Lags = slices.Compact(slices.Sorted(slices.Values(o.Lags)))
-	if o.Lags[0] < 0 || o.Lags[len(o.Lags)-1] > predictor.MaxLag {
-		return format.Inputf("lookahead must be 0 to %d layers", predictor.MaxLag/2)
+	if o.Lags[0] < 1 || o.Lags[len(o.Lags)-1] > predictor.MaxLag {
+		return format.Inputf("lags %v: must be 1 to %d", o.Lags, predictor.MaxLag)
 	}
 	if o.Part == 0 {
 		o.Part = partSize
@@ -202,7 +202,7 @@ func writeMeta(dir string, meta *calib.MomentsMeta) error {
 // ask for, and one matrix of moments in float32 and float64.
 func partBytes(m *calib.MomentsMeta, t int) int64 {
 	h := int64(m.Hidden)
-	return int64(t)*h*4*int64(m.Lags[len(m.Lags)-1]+3) + 12*h*h
+	return int64(t)*h*4*int64(m.Lags[len(m.Lags)-1]+2) + 12*h*h
 }
 
 // fileBytes is a file of sums.

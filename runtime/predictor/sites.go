@@ -2,9 +2,9 @@ package predictor
 
 import "neuroprefetcher/kernels"
 
-// A site is a place of the residual stream: 2l is the input of layer l, 2l+1 lies between its attention and its MLP.
-// A lag says in half layers how far ahead of a layer's input its neurons are named: lag 1 looks at the stream behind
-// the attention of the layer before, lag 2 at the input of the layer before.
+// A site is a place of the residual stream: 2l is the input of layer l, 2l+1 lies between its attention and its MLP. A
+// lag is how many sites before a layer's MLP its neurons are named: lag 1 looks at the layer's own input, lag 2 at the
+// stream behind the attention of the layer before, lag 3 at the input of the layer before. In layers it is (lag−1)/2.
 
 // MaxLag bounds lags.
 const MaxLag = 64
@@ -13,7 +13,7 @@ const MaxLag = 64
 func MLPSite(layer int) int { return 2*layer + 1 }
 
 // Source is the site that names layer l's neurons at a lag: the first one where the model is not that deep.
-func Source(layer, lag int) int { return max(0, 2*layer-lag) }
+func Source(layer, lag int) int { return max(0, MLPSite(layer)-lag) }
 
 // Stepwise is a Selector that looks at the residual stream while a token passes through the layers, and names the
 // neurons of each layer some way ahead.
