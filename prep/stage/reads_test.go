@@ -115,3 +115,36 @@ func TestMadeFrom(t *testing.T) {
 		t.Errorf("another file: %v", err)
 	}
 }
+
+// Any bit of a record that changes makes the stage run again: its values go into bundles and reports.
+func TestDamagedRecordIsNoRecord(t *testing.T) {
+	work := t.TempDir()
+	runs := 0
+	if _, err := Run(context.Background(), &Env{Work: work}, Spec{Name: "s", Params: map[string]int{"a": 1}}, counted(&runs, map[string]string{"out": "x"})); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(work, "s", recordFile)
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if readRecord(filepath.Dir(path)) == nil {
+		t.Fatalf("refused as written: %s", good)
+	}
+	name := strings.Index(string(good), `"sha256"`)
+	for i := range good {
+		if i > name && i < name+len(`"sha256"`) {
+			continue // a record with another key there is one of those without a checksum
+		}
+		for _, bit := range []byte{1, 4, 0x20} {
+			bad := append([]byte{}, good...)
+			bad[i] ^= bit
+			if err := os.WriteFile(path, bad, 0o666); err != nil {
+				t.Fatal(err)
+			}
+			if readRecord(filepath.Dir(path)) != nil {
+				t.Errorf("byte %d, %q as %q: taken", i, good[i], bad[i])
+			}
+		}
+	}
+}

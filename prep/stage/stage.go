@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -77,6 +78,7 @@ type Report struct {
 
 // record is stage.json.
 type record struct {
+	Sum     string          `json:"sha256,omitempty"` // of the record itself
 	Key     string          `json:"key"`
 	Name    string          `json:"name"`
 	Version int             `json:"version"`
@@ -217,7 +219,29 @@ func readRecord(dir string) *record {
 	if json.Unmarshal(b, rec) != nil {
 		return nil
 	}
+	if rec.Sum != "" && rec.Sum != sumRecord(b, rec.Sum) { // records once had none
+		return nil
+	}
 	return rec
+}
+
+// encode gives stage.json with its checksum.
+func (r *record) encode() ([]byte, error) {
+	r.Sum = strings.Repeat("0", 2*sha256.Size)
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	b = append(b, '\n')
+	zeros := r.Sum
+	r.Sum = sumRecord(b, zeros)
+	return bytes.Replace(b, []byte(zeros), []byte(r.Sum), 1), nil
+}
+
+// sumRecord is the SHA-256 of a record with zeros in the place of its checksum, which comes first in it.
+func sumRecord(b []byte, sum string) string {
+	h := sha256.Sum256(bytes.Replace(b, []byte(sum), bytes.Repeat([]byte{'0'}, len(sum)), 1))
+	return hex.EncodeToString(h[:])
 }
 
 // upToDate says why recorded outputs are not to be trusted, or nil.
@@ -296,11 +320,11 @@ func (e *Env) outputs(ctx context.Context, dir string, p *Progress) ([]output, e
 
 // leave writes the record, which makes the stage done, and removes its notes.
 func leave(dir string, rec *record) error {
-	b, err := json.MarshalIndent(rec, "", "  ")
+	b, err := rec.encode()
 	if err != nil {
 		return err
 	}
-	if err := writeFile(filepath.Join(dir, recordFile), append(b, '\n')); err != nil {
+	if err := writeFile(filepath.Join(dir, recordFile), b); err != nil {
 		return err
 	}
 	ents, err := os.ReadDir(dir)
