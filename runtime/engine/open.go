@@ -199,9 +199,13 @@ func (e *Engine) loadSelector() (err error) {
 		return nil
 	}
 	d := e.Plan.Dense
-	if e.opts.Selector == bundle.SelectorStatic {
+	switch e.opts.Selector {
+	default:
+		return format.Hint(format.Inputf("%s: selector %s is not known to this version", e.Bundle.Dir, e.opts.Selector), "name another with --selector")
+	case bundle.SelectorStatic:
 		e.selector, err = predictor.LoadStatic(e.Bundle.Path(bundle.MemberCentroids), e.Config, d)
 		return err
+	case bundle.SelectorPaper:
 	}
 	c, err := predictor.LoadCentroids(e.Bundle.Path(bundle.MemberCentroids), e.Config, d)
 	if err != nil {

@@ -61,14 +61,16 @@ func (e *Engine) prefill(ctx context.Context, ids []int32, visit func(from, t in
 }
 
 func (e *Engine) prefillBatches(ctx context.Context, ids []int32, visit func(from, t int, x []float32)) error {
-	micro, h := e.Plan.Microbatch, e.Config.Hidden
+	// Of equal size: the last one, whose activations choose what is resident, is not a rest of a few tokens.
+	passes, h := (len(ids)+e.Plan.Microbatch-1)/e.Plan.Microbatch, e.Config.Hidden
 	if e.stream != nil {
 		e.stream.stop()
-		e.stream.start((len(ids) + micro - 1) / micro)
+		e.stream.start(passes)
 	}
-	for from := 0; from < len(ids); from += micro {
-		part := ids[from:min(from+micro, len(ids))]
-		t, last := len(part), from+micro >= len(ids)
+	for i := range passes {
+		from := i * len(ids) / passes
+		part := ids[from : (i+1)*len(ids)/passes]
+		t, last := len(part), i == passes-1
 		x := e.xs[:t*h]
 		e.m.EmbedTokens(x, part)
 		for l, layer := range e.m.Layers {
