@@ -43,7 +43,7 @@ func engineFlags() []cli.Flag {
 		&cli.StringFlag{Name: "memory", Usage: "budget of the whole process, as `8GiB`; default: what container and machine leave"},
 		&cli.StringFlag{Name: "dense-layers", Value: "auto", Usage: "`N` first layers whose MLP stays in memory, or auto"},
 		&cli.IntFlag{Name: "k-max", Usage: "compute `N` neurons per sparse layer instead of the bundle's K_max"},
-		&cli.StringFlag{Name: "selector", Value: "auto", Usage: "which selector of the bundle names the neurons: paper or static"},
+		&cli.StringFlag{Name: "selector", Value: "auto", Usage: "which selector of the bundle names the neurons: lookahead, paper or static; auto takes its first"},
 		&cli.Float64Flag{Name: "margin", Usage: "how much better a neuron must score to replace a resident one"},
 		&cli.IntFlag{Name: "rows-per-token", Usage: "read at most `N` rows per layer and token; 0 is no limit"},
 		&cli.IntFlag{Name: "context", Usage: "longest sequence in tokens; default: 2048, less if memory is short"},

@@ -29,7 +29,7 @@ type Options struct {
 	Memory     int64  // bytes for the whole process; 0 is what the container and the machine leave
 	Context    int    // longest sequence; 0 chooses
 	Threads    int    // 0 is GOMAXPROCS
-	Selector   string // paper, static; "" is the bundle's first
+	Selector   string // lookahead, paper, static; "" is the bundle's first
 	Margin     float32
 	ReadCap    int          // most rows read per layer and token; 0 is no limit
 	Wrap       WrapSelector // makes the selector from the bundle's; nil leaves it
@@ -204,6 +204,9 @@ func (e *Engine) loadSelector() (err error) {
 		return format.Hint(format.Inputf("%s: selector %s is not known to this version", e.Bundle.Dir, e.opts.Selector), "name another with --selector")
 	case bundle.SelectorStatic:
 		e.selector, err = predictor.LoadStatic(e.Bundle.Path(bundle.MemberCentroids), e.Config, d)
+		return err
+	case bundle.SelectorLookahead:
+		e.selector, err = predictor.LoadLookahead(e.Bundle.Path(bundle.MemberLookahead), e.Bundle.Path(bundle.MemberCentroids), e.Config, d)
 		return err
 	case bundle.SelectorPaper:
 	}

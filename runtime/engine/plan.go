@@ -116,7 +116,7 @@ func newPlanner(b *bundle.Bundle, o Options, threads int) (p *planner, err error
 	if b.Manifest.Sparse == nil {
 		return p, nil
 	}
-	for _, name := range []string{bundle.MemberCentroids, bundle.MemberPredictor} {
+	for _, name := range []string{bundle.MemberCentroids, bundle.MemberPredictor, bundle.MemberLookahead} {
 		if !b.Has(name) {
 			continue
 		}
@@ -191,9 +191,13 @@ func (p *planner) plan(mode string, dense, context, micro int) *Plan {
 		pl.KMax = k
 		add(fmt.Sprintf("%d slots × %d sparse layers", k, rest), int64(rest)*int64(k)*int64(g.Stride))
 		add("slot maps and read lists", int64(rest)*(int64(k)*88+int64(g.Neurons)*5))
-		if p.o.Selector == bundle.SelectorStatic {
+		switch p.o.Selector {
+		case bundle.SelectorStatic:
 			add("static scores", p.memberBytes(bundle.MemberCentroids, dense))
-		} else {
+		case bundle.SelectorLookahead:
+			// five vectors a layer are float16 in the file and float32 in memory, as are ten of working memory
+			add("lookahead factors", p.memberBytes(bundle.MemberLookahead, dense)+int64(rest)*10*int64(g.Neurons)+40*int64(g.Neurons))
+		default:
 			add("predictor", p.memberBytes(bundle.MemberPredictor, dense))
 			add("centroids", p.memberBytes(bundle.MemberCentroids, dense))
 		}

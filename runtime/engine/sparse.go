@@ -129,6 +129,16 @@ func (e *Engine) sparseRequests(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// look shows a stepwise selector the residual stream at a site, and submits the reads of the layers that it names there.
+func (e *Engine) look(s predictor.Stepwise, site int) {
+	t := time.Now()
+	for _, l := range s.Look(e.m.Pool, site, e.x) {
+		s.Scores(l, e.scores)
+		e.request(e.sparse[l], e.scores)
+	}
+	e.predict += time.Since(t)
+}
+
 // observe hands layer 0's features to the selector.
 func (e *Engine) observe(gate []float32) {
 	t := time.Now()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"neuroprefetcher/format"
+	"neuroprefetcher/runtime/predictor"
 )
 
 // Step runs one token at the next position and returns the vocabulary scores (vocab) of the token after it, valid until
@@ -44,11 +45,13 @@ func (e *Engine) Step(ctx context.Context, id int32) ([]float32, error) {
 }
 
 // step is the token loop of design: layer 0, the selector, all reads of the token, the dense prefix while they run, and
-// then each sparse layer as soon as its own rows are there.
+// then each sparse layer as soon as its own rows are there. A stepwise selector looks at every site on the way, and a
+// layer's reads begin where it names them.
 func (e *Engine) step(ctx context.Context, id int32) error {
 	pos, s := e.kv.Len, e.step1
 	e.ids1[0] = id
 	e.m.EmbedTokens(e.x, e.ids1)
+	ahead, _ := e.selector.(predictor.Stepwise)
 	for l, layer := range e.m.Layers {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -57,7 +60,13 @@ func (e *Engine) step(ctx context.Context, id int32) error {
 		if want {
 			copy(e.features.Embed, e.x)
 		}
+		if ahead != nil {
+			e.look(ahead, 2*l)
+		}
 		att := s.Attention(layer, e.x, e.kv.Layers[l], pos)
+		if ahead != nil {
+			e.look(ahead, predictor.MLPSite(l))
+		}
 		if want {
 			copy(e.features.AttnOut, att)
 		}
@@ -88,7 +97,7 @@ func (e *Engine) step(ctx context.Context, id int32) error {
 			}
 			s.EndMLP(e.x)
 		}
-		if l == 0 && e.selector != nil {
+		if l == 0 && e.selector != nil && ahead == nil {
 			if err := e.sparseRequests(ctx); err != nil {
 				return err
 			}
