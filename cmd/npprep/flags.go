@@ -17,12 +17,27 @@ func workFlag() []cli.Flag {
 	return []cli.Flag{&cli.StringFlag{Name: "work", Usage: "work folder `DIR`: intermediate results, for resuming and for skipping"}}
 }
 
-func textFlags() []cli.Flag {
+// sampleFlags say what text is read.
+func sampleFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringSliceFlag{Name: "text", Usage: "calibration text `FILE`; may be given again"},
-		&cli.IntFlag{Name: "tokens", DefaultText: "200000", Usage: "use at most `N` tokens of the text"},
+		&cli.IntFlag{Name: "tokens", DefaultText: "200000, for moments from the hidden size", Usage: "use at most `N` tokens of the text"},
 		&cli.IntFlag{Name: "window", DefaultText: "512, at most the model's context", Usage: "`TOKENS` per window"},
-		&cli.Float64Flag{Name: "density", Value: 0.40, Usage: "`SHARE` of neurons of a token's mask"},
+	}
+}
+
+func textFlags() []cli.Flag {
+	return append(sampleFlags(), &cli.Float64Flag{Name: "density", Value: 0.40, Usage: "`SHARE` of neurons of a token's mask"})
+}
+
+func lookaheadFlags() []cli.Flag {
+	return []cli.Flag{&cli.Float64Flag{Name: "lookahead", DefaultText: "0.5", Usage: "name a layer's neurons `K` layers ahead of its input, in halves: 0.5 is behind the attention of the layer before"}}
+}
+
+func regressFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.IntFlag{Name: "rank", DefaultText: "from the model's size", Usage: "rank `R` of the lookahead factors"},
+		&cli.IntFlag{Name: "dense-layers", DefaultText: "a third of the layers", Usage: "dense prefix of `N` layers that the bundle is made for"},
 	}
 }
 

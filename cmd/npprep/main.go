@@ -15,7 +15,7 @@ func app() *cli.App {
 		Usage:     "prepare a model for nprun",
 		UsageText: "npprep COMMAND [flags]",
 		Description: "Most people need only this:\n\n   npprep prepare --model DIR --text calibration.txt --out model.np\n\n" +
-			"prepare runs repack, threshold, capture, cluster, train and bundle in order and skips what is up to date.\n" +
+			"prepare runs repack, threshold, capture, cluster, train, moments, regress and bundle in order and skips what is up to date.\n" +
 			"Ctrl-C is safe: the next run goes on where this one stopped.\n\n" +
 			"Exit codes: 0 done, 2 usage, 3 bad input, 4 does not fit, 5 I/O, 130 interrupted.",
 		Commands: []*cli.Command{
@@ -28,6 +28,10 @@ func app() *cli.App {
 				"npprep cluster --model DIR --work DIR --centroids 512", modelFlag, workFlag, clusterFlags),
 			stageCommand("train", "train the predictor of centroids",
 				"npprep train --model DIR --work DIR --epochs 4", modelFlag, workFlag, trainFlags),
+			stageCommand("moments", "sum second moments of the residual stream over calibration text",
+				"npprep moments --model DIR --work DIR --text FILE", modelFlag, workFlag, sampleFlags, lookaheadFlags),
+			stageCommand("regress", "solve the lookahead selector's factors from the moments",
+				"npprep regress --model DIR --work DIR --rank 256", modelFlag, workFlag, lookaheadFlags, regressFlags),
 			stageCommand("repack", "turn the checkpoint into neuron records",
 				"npprep repack --model DIR --work DIR", modelFlag, workFlag, repackFlags),
 			stageCommand("bundle", "put everything together and publish the bundle",

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"math"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 
@@ -39,7 +41,7 @@ func prepareCommand() *cli.Command {
 		Description: "Runs all stages in order and skips what is up to date. Without --work, the work folder is the bundle's name with .work behind it.\n\n" +
 			"Examples:\n   npprep prepare --model Mistral-7B-v0.1 --text calibration.txt --sparsity 0.62 --out mistral.np\n" +
 			"   npprep prepare --model Mistral-7B-v0.1 --dense --out mistral-dense.np",
-		Flags: flags([]flagSet{modelFlag, workFlag, bundleFlags, textFlags, clusterFlags, trainFlags, repackFlags, runFlags}),
+		Flags: flags([]flagSet{modelFlag, workFlag, bundleFlags, textFlags, clusterFlags, trainFlags, lookaheadFlags, regressFlags, repackFlags, runFlags}),
 		Action: func(c *cli.Context) error {
 			return run(c, func(ctx context.Context, e *stage.Env, o prepare.Options) error {
 				_, err := prepare.Run(ctx, e, o)
@@ -95,7 +97,7 @@ func env(c *cli.Context) (*stage.Env, error) {
 	}
 	e := &stage.Env{Work: c.String("work"), Threads: c.Int("threads"), Seed: c.Uint64("seed"), Quiet: c.Bool("quiet"), JSON: c.Bool("json"), Log: c.App.ErrWriter}
 	if e.Work == "" && c.Command.Name == "prepare" && c.String("out") != "" {
-		e.Work = c.String("out") + ".work"
+		e.Work = filepath.Clean(c.String("out")) + ".work" // beside the bundle, even if its path ends in a slash
 	}
 	switch {
 	case c.String("model") == "":
@@ -139,13 +141,17 @@ func options(c *cli.Context) (prepare.Options, error) {
 		Texts: c.StringSlice("text"), Tokens: c.Int("tokens"), Window: c.Int("window"), Density: c.Float64("density"),
 		Centroids: c.Int("centroids"),
 		Dim:       c.Int("dim"), Epochs: c.Int("epochs"), Batch: c.Int("batch"), LR: c.Float64("lr"),
+		Rank: c.Int("rank"), DenseLayers: c.Int("dense-layers"),
 		RecordAlign: c.Int("record-align"),
 		Out:         c.String("out"), Dense: c.Bool("dense"), KMax: c.Int("k-max"), Sparsity: c.Float64("sparsity"),
 		Tool: "npprep " + clix.Version,
 	}
-	name := c.Command.Name
+	name, ahead := c.Command.Name, c.Float64("lookahead")
+	if c.IsSet("lookahead") {
+		o.Lag = int(2*ahead) + 1
+	}
 	needsOut := name == "bundle" || name == "prepare"
-	needsText := name == "threshold" || name == "capture" || name == "prepare" && !o.Dense
+	needsText := name == "threshold" || name == "capture" || name == "moments" || name == "prepare" && !o.Dense
 	switch {
 	case needsOut && o.Out == "":
 		return o, clix.Usagef("no bundle directory given (--out DIR)")
@@ -159,13 +165,15 @@ func options(c *cli.Context) (prepare.Options, error) {
 		return o, clix.Usagef("--k-max %d: must be at least 1", o.KMax)
 	case needsOut && !(o.Sparsity >= 0 && o.Sparsity < 1):
 		return o, clix.Usagef("--sparsity %v: must be at least 0 and below 1", o.Sparsity)
-	case needsText && !(o.Density > 0 && o.Density <= 1):
+	case needsText && name != "moments" && !(o.Density > 0 && o.Density <= 1):
 		return o, clix.Usagef("--density %v: must be above 0 and at most 1", o.Density)
+	case !(ahead >= 0 && ahead <= 31) || 2*ahead != math.Trunc(2*ahead):
+		return o, clix.Usagef("--lookahead %v: must be 0 to 31 layers, in halves", ahead)
 	case o.RecordAlign != 0 && o.RecordAlign != 4096:
 		return o, clix.Usagef("--record-align %d: must be 4096, or left out", o.RecordAlign)
 	case !(o.LR >= 0 && o.LR < 1):
 		return o, clix.Usagef("--lr %v: must be above 0 and below 1", o.LR)
-	case o.Tokens < 0 || o.Window < 0 || o.Centroids < 0 || o.Dim < 0 || o.Epochs < 0 || o.Batch < 0:
+	case o.Tokens < 0 || o.Window < 0 || o.Centroids < 0 || o.Dim < 0 || o.Epochs < 0 || o.Batch < 0 || o.Rank < 0 || o.DenseLayers < 0:
 		return o, clix.Usagef("a negative number makes no sense here")
 	case (name == "cluster" || name == "prepare") && o.Centroids == 0:
 		return o, clix.Usagef("--centroids 0: must be at least 1")

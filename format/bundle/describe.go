@@ -27,6 +27,9 @@ func Describe(w io.Writer, b *Bundle) error {
 		p.f("sparse     k_max %d of %d (sparsity %.3f), selectors %s, default dense prefix %d\n", s.KMax, g.Neurons, s.Sparsity, strings.Join(s.Selectors, ", "), s.DefaultDense)
 		p.f("centroids  %d, token density %.3f, centroid density %.3f, mean intersection %.1f neurons, predictor width %d\n",
 			s.Centroids, s.TokenDensity, s.CentroidDensity, s.MeanIntersection, s.PredictorDim)
+		if s.LookaheadRank > 0 {
+			p.f("lookahead  %v layers ahead, rank %d\n", s.LookaheadLayers, s.LookaheadRank)
+		}
 	} else {
 		p.f("sparse     no: modes resident and stream only\n")
 	}

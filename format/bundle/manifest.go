@@ -20,6 +20,7 @@ const (
 	MemberResident  = "resident.safetensors"
 	MemberCentroids = "centroids"
 	MemberPredictor = "predictor.safetensors"
+	MemberLookahead = "lookahead.safetensors"
 	MemberRows      = "rows.np"
 	MemberRowsCRC   = "rows.crc"
 
@@ -27,16 +28,17 @@ const (
 	MemberGenerationConfig = "generation_config.json"
 )
 
-// members says which members this version knows, and which every bundle needs.
-var members = map[string]struct{ required bool }{
-	MemberConfig: {true}, MemberTokenizer: {true}, MemberTemplate: {}, MemberTokenizerConfig: {}, MemberGenerationConfig: {},
-	MemberResident: {true}, MemberCentroids: {}, MemberPredictor: {}, MemberRows: {true}, MemberRowsCRC: {},
+// members says which members this version knows, which every bundle needs, and which are marked optional when written.
+var members = map[string]struct{ required, optional bool }{
+	MemberConfig: {required: true}, MemberTokenizer: {required: true}, MemberTemplate: {}, MemberTokenizerConfig: {}, MemberGenerationConfig: {},
+	MemberResident: {required: true}, MemberCentroids: {}, MemberPredictor: {}, MemberLookahead: {optional: true}, MemberRows: {required: true}, MemberRowsCRC: {},
 }
 
 // The selectors this version knows how to set up from a bundle.
 const (
-	SelectorPaper  = "paper"
-	SelectorStatic = "static"
+	SelectorLookahead = "lookahead"
+	SelectorPaper     = "paper"
+	SelectorStatic    = "static"
 )
 
 // Format is the manifest's version block. Required names features a reader must understand to run the bundle;
@@ -49,15 +51,17 @@ type Format struct {
 
 // Sparse is what calibration found. Nil in the manifest of a dense bundle.
 type Sparse struct {
-	KMax             int      `json:"k_max"`             // neurons a sparse layer computes
-	Sparsity         float64  `json:"sparsity"`          // 1 − KMax/M
-	Centroids        int      `json:"centroids"`         // K, centroids per layer and projection at most
-	Selectors        []string `json:"selectors"`         // "paper", "static"
-	TokenDensity     float64  `json:"token_density"`     // share of a token's neurons above threshold, wanted
-	CentroidDensity  float64  `json:"centroid_density"`  // share of neurons in a pruned centroid
-	MeanIntersection float64  `json:"mean_intersection"` // mean size of gate ∩ up over calibration tokens, in neurons
-	DefaultDense     int      `json:"default_dense"`     // dense prefix d when nothing was calibrated
-	PredictorDim     int      `json:"predictor_dim"`     // width T of the predictor; 0 without one
+	KMax             int      `json:"k_max"`                      // neurons a sparse layer computes
+	Sparsity         float64  `json:"sparsity"`                   // 1 − KMax/M
+	Centroids        int      `json:"centroids"`                  // K, centroids per layer and projection at most
+	Selectors        []string `json:"selectors"`                  // "lookahead", "paper", "static"; the first is the default
+	TokenDensity     float64  `json:"token_density"`              // share of a token's neurons above threshold, wanted
+	CentroidDensity  float64  `json:"centroid_density"`           // share of neurons in a pruned centroid
+	MeanIntersection float64  `json:"mean_intersection"`          // mean size of gate ∩ up over calibration tokens, in neurons
+	DefaultDense     int      `json:"default_dense"`              // dense prefix d when nothing was calibrated
+	PredictorDim     int      `json:"predictor_dim"`              // width T of the predictor; 0 without one
+	LookaheadLayers  float64  `json:"lookahead_layers,omitempty"` // how many layers ahead of its input a layer's neurons are named
+	LookaheadRank    int      `json:"lookahead_rank,omitempty"`   // rank of the factors behind the default dense prefix
 }
 
 // Member is one file of the bundle.
@@ -223,10 +227,12 @@ func (m *Manifest) checkSparse(bad func(string, ...any) error) error {
 		return bad("sparse: default_dense %d is not in 1..%d", s.DefaultDense, m.Rows.Layers)
 	case s.PredictorDim < 0 || s.PredictorDim > 1<<16:
 		return bad("sparse: predictor_dim %d", s.PredictorDim)
+	case !(s.LookaheadLayers >= 0 && s.LookaheadLayers <= float64(m.Rows.Layers)) || s.LookaheadRank < 0 || s.LookaheadRank > m.Rows.Hidden:
+		return bad("sparse: lookahead_layers %v, lookahead_rank %d", s.LookaheadLayers, s.LookaheadRank)
 	case !unit(s.Sparsity) || !unit(s.TokenDensity) || !unit(s.CentroidDensity) || !(s.MeanIntersection >= 0 && s.MeanIntersection <= float64(m.Rows.Neurons)):
 		return bad("sparse: a density is outside 0..1")
 	}
-	need := map[string][]string{SelectorPaper: {MemberCentroids, MemberPredictor}, SelectorStatic: {MemberCentroids}}
+	need := map[string][]string{SelectorLookahead: {MemberCentroids, MemberLookahead}, SelectorPaper: {MemberCentroids, MemberPredictor}, SelectorStatic: {MemberCentroids}}
 	for _, sel := range s.Selectors {
 		for _, member := range need[sel] {
 			if _, ok := m.Member(member); !ok {

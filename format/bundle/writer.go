@@ -43,23 +43,15 @@ const buildSuffix = ".building"
 
 // NewWriter takes the place out for this process.
 func NewWriter(out string) (*Writer, error) {
-	abs, err := filepath.Abs(out)
+	abs, err := place(out)
 	if err != nil {
-		return nil, format.IOf("%w", err)
-	}
-	if real, err := filepath.EvalSymlinks(abs); err == nil {
-		abs = real
-	} else if _, lerr := os.Lstat(abs); lerr == nil {
-		return nil, format.Inputf("%s: output is a link to nothing", out)
+		return nil, err
 	}
 	restore(abs)
 	if err := checkOut(abs); err != nil {
 		return nil, err
 	}
 	parent := filepath.Dir(abs)
-	if parent == abs {
-		return nil, format.Inputf("%s: cannot be a bundle", out)
-	}
 	if err := os.MkdirAll(parent, 0o777); err != nil {
 		return nil, placeError(parent, err)
 	}
@@ -68,6 +60,53 @@ func NewWriter(out string) (*Writer, error) {
 		return nil, err
 	}
 	return w, nil
+}
+
+// place is where out is, symbolic links resolved.
+func place(out string) (string, error) {
+	abs, err := filepath.Abs(out)
+	if err != nil {
+		return "", format.IOf("%w", err)
+	}
+	if real, err := filepath.EvalSymlinks(abs); err == nil {
+		abs = real
+	} else if _, lerr := os.Lstat(abs); lerr == nil {
+		return "", format.Inputf("%s: output is a link to nothing", out)
+	}
+	if filepath.Dir(abs) == abs {
+		return "", format.Inputf("%s: cannot be a bundle", out)
+	}
+	if here, err := os.Getwd(); err == nil {
+		if rel, err := filepath.Rel(abs, here); err == nil && filepath.IsLocal(rel) {
+			return "", format.Hint(format.Inputf("%s: is the directory this runs in, which publishing would replace", out), "run it from elsewhere, or choose another --out")
+		}
+	}
+	return abs, nil
+}
+
+// CheckOut refuses a place that NewWriter would refuse, and changes nothing: for asking before hours of work. Whether
+// a bundle that is there could be replaced is not asked, as it may turn out to be up to date.
+func CheckOut(out string) error {
+	abs, err := place(out)
+	if err != nil {
+		return err
+	}
+	if err := checkOut(abs); err != nil {
+		return err
+	}
+	if _, err := os.Stat(abs); err == nil {
+		return nil
+	}
+	for dir := filepath.Dir(abs); ; dir = filepath.Dir(dir) {
+		err := unix.Access(dir, unix.W_OK|unix.X_OK)
+		if errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir) {
+			continue // would be made
+		}
+		if err != nil {
+			return placeError(dir, err)
+		}
+		return nil
+	}
 }
 
 // placeError is for a place that cannot be written.
@@ -230,7 +269,7 @@ func (w *Writer) Link(ctx context.Context, name, src, sum string, count func(n i
 			return w.fail(err)
 		}
 	}
-	w.members = append(w.members, Member{Name: name, Size: st.Size(), SHA256: sum})
+	w.members = append(w.members, Member{Name: name, Size: st.Size(), SHA256: sum, Optional: members[name].optional})
 	return nil
 }
 
@@ -243,7 +282,7 @@ func (w *Writer) Put(name string, data []byte) error {
 		return w.fail(err)
 	}
 	s := sha256.Sum256(data)
-	w.members = append(w.members, Member{Name: name, Size: int64(len(data)), SHA256: hex.EncodeToString(s[:])})
+	w.members = append(w.members, Member{Name: name, Size: int64(len(data)), SHA256: hex.EncodeToString(s[:]), Optional: members[name].optional})
 	return nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"neuroprefetcher/format/bundle"
 	"neuroprefetcher/format/checkpoint"
 	"neuroprefetcher/prep/cluster"
+	"neuroprefetcher/prep/regress"
 	"neuroprefetcher/prep/repack"
 	"neuroprefetcher/prep/stage"
 	"neuroprefetcher/prep/train"
@@ -74,6 +75,7 @@ type assembler struct {
 	kMax int
 	rows map[string]string // outputs of repack → SHA-256
 	pred map[string]string // outputs of train → SHA-256; nil if dense
+	look map[string]string // outputs of regress → SHA-256; nil if dense or not run
 }
 
 // spec says what the bundle depends on.
@@ -99,6 +101,10 @@ func (a *assembler) spec() (stage.Spec, error) {
 			return s, err
 		}
 		s.Inputs = append(s.Inputs, hashes(a.pred)...)
+		if a.look, err = a.e.Outputs(regress.Name); err != nil {
+			a.look = nil
+		}
+		s.Inputs = append(s.Inputs, hashes(a.look)...)
 		s.Reads = append(s.Reads, "capture", "cluster", "train")
 	}
 	out, err := filepath.Abs(a.o.Out)
@@ -242,23 +248,30 @@ func (a *assembler) links(ctx context.Context, dir string, m *bundle.Manifest) (
 		return nil, err
 	}
 	out = append(out, linked{bundle.MemberCentroids, path, ""})
+	selectors := []string{bundle.SelectorPaper, bundle.SelectorStatic}
+	if a.look != nil {
+		if err := add(bundle.MemberLookahead, regress.Name, regress.File, a.look); err != nil {
+			return nil, err
+		}
+		selectors = append([]string{bundle.SelectorLookahead}, selectors...)
+	}
 	m.Sparse = &bundle.Sparse{
 		KMax: a.kMax, Sparsity: 1 - float64(a.kMax)/float64(m.Rows.Neurons), Centroids: r.Centroids,
-		Selectors:    []string{bundle.SelectorPaper, bundle.SelectorStatic},
+		Selectors:    selectors,
 		TokenDensity: r.TokenDensity, CentroidDensity: r.CentroidDensity, MeanIntersection: r.MeanIntersection,
-		DefaultDense: defaultDense(m.Rows.Layers), PredictorDim: a.predictorDim(),
+		DefaultDense: regress.DefaultDense(m.Rows.Layers), PredictorDim: int(a.number("train", "dim")),
+	}
+	if a.look != nil {
+		m.Sparse.DefaultDense = int(a.number(regress.Name, "dense"))
+		m.Sparse.LookaheadLayers, m.Sparse.LookaheadRank = a.number(regress.Name, "lookahead"), int(a.number(regress.Name, "rank"))
 	}
 	return out, nil
 }
 
-// defaultDense is the dense prefix where nothing was calibrated: a third of the layers, as errors made in earlier ones
-// grow on their way through the rest.
-func defaultDense(layers int) int { return max(1, layers/3) }
-
-// predictorDim is what the train stage reports as its width.
-func (a *assembler) predictorDim() int {
-	v, _ := a.e.Values("train")["dim"].(float64)
-	return int(v)
+// number is a value of a stage's report.
+func (a *assembler) number(stage, key string) float64 {
+	v, _ := a.e.Values(stage)[key].(float64)
+	return v
 }
 
 // link checks the room and makes the big members.

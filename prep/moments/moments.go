@@ -48,6 +48,9 @@ type params struct {
 	Lags                 []int
 }
 
+// Check refuses options before anything is run.
+func (o Options) Check() error { return o.defaults() }
+
 func (o *Options) defaults() error {
 	cfg := o.Checkpoint.Config
 	if o.Tokens == 0 {

@@ -2,12 +2,16 @@ package prepare
 
 import (
 	"context"
+	"path/filepath"
 
 	"neuroprefetcher/format"
+	"neuroprefetcher/format/bundle"
 	"neuroprefetcher/format/checkpoint"
 	assemble "neuroprefetcher/prep/bundle"
 	"neuroprefetcher/prep/capture"
 	"neuroprefetcher/prep/cluster"
+	"neuroprefetcher/prep/moments"
+	"neuroprefetcher/prep/regress"
 	"neuroprefetcher/prep/repack"
 	"neuroprefetcher/prep/stage"
 	"neuroprefetcher/prep/threshold"
@@ -29,6 +33,10 @@ type Options struct {
 	Epochs int
 	Batch  int
 	LR     float64
+
+	Lag         int // see predictor.Source
+	Rank        int // of the lookahead factors
+	DenseLayers int // dense prefix that the bundle is made for
 
 	RecordAlign int
 
@@ -63,6 +71,12 @@ var Stages = []Stage{
 	{"train", true, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 		return train.Run(ctx, e, o.train())
 	}},
+	{"moments", true, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
+		return moments.Run(ctx, e, o.moments())
+	}},
+	{"regress", true, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
+		return regress.Run(ctx, e, o.regress())
+	}},
 	{"bundle", false, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 		return assemble.Run(ctx, e, assemble.Options{Checkpoint: o.Checkpoint, Out: o.Out, Dense: o.Dense, KMax: o.KMax, Sparsity: o.Sparsity, Tool: o.Tool})
 	}},
@@ -95,7 +109,32 @@ func check(o Options) error {
 	if err := o.train().Check(); err != nil {
 		return err
 	}
+	if err := o.moments().Check(); err != nil {
+		return err
+	}
+	if err := o.regress().Check(); err != nil {
+		return err
+	}
 	return threshold.Check(o.threshold())
+}
+
+// places refuses an output that could not be published, and a work folder inside it.
+func places(work, out string) error {
+	if err := bundle.CheckOut(out); err != nil {
+		return err
+	}
+	w, err := filepath.Abs(work)
+	if err != nil {
+		return format.IOf("%w", err)
+	}
+	o, err := filepath.Abs(out)
+	if err != nil {
+		return format.IOf("%w", err)
+	}
+	if rel, err := filepath.Rel(o, w); err == nil && filepath.IsLocal(rel) {
+		return format.Hint(format.Inputf("%s: the work folder lies in the output %s", work, out), "choose another --work")
+	}
+	return nil
 }
 
 func (o Options) threshold() threshold.Options {
@@ -106,6 +145,18 @@ func (o Options) cluster() cluster.Options {
 	return cluster.Options{Config: o.Checkpoint.Config, Centroids: o.Centroids}
 }
 
+func (o Options) moments() moments.Options {
+	lags := moments.DefaultLags
+	if o.Lag > 0 {
+		lags = append([]int{o.Lag}, lags...)
+	}
+	return moments.Options{Checkpoint: o.Checkpoint, Texts: o.Texts, Tokens: o.Tokens, Window: o.Window, Lags: lags}
+}
+
+func (o Options) regress() regress.Options {
+	return regress.Options{Checkpoint: o.Checkpoint, Lag: o.Lag, Rank: o.Rank, Dense: o.DenseLayers}
+}
+
 func (o Options) train() train.Options {
 	return train.Options{Config: o.Checkpoint.Config, Dim: o.Dim, Epochs: o.Epochs, Batch: o.Batch, LR: o.LR}
 }
@@ -113,6 +164,9 @@ func (o Options) train() train.Options {
 // Run runs every stage that a bundle of this kind needs. The work folder is locked from the first to the last.
 func Run(ctx context.Context, e *stage.Env, o Options) ([]stage.Report, error) {
 	if err := check(o); err != nil {
+		return nil, err
+	}
+	if err := places(e.Work, o.Out); err != nil {
 		return nil, err
 	}
 	if err := e.Lock(); err != nil {

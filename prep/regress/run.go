@@ -42,12 +42,11 @@ type params struct {
 	Ranks []int
 }
 
-// Run solves every layer's factors.
-func Run(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
+// Check refuses options before anything is run.
+func (o Options) Check() error { return o.defaults() }
+
+func (o *Options) defaults() error {
 	cfg := o.Checkpoint.Config
-	if cfg.Layers < 2 {
-		return stage.Report{}, format.Inputf("a model of one layer has nothing to predict: prepare it with --dense")
-	}
 	if o.Lag == 0 {
 		o.Lag = DefaultLag
 	}
@@ -55,12 +54,23 @@ func Run(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 		o.Dense = DefaultDense(cfg.Layers)
 	}
 	switch {
+	case cfg.Layers < 2:
+		return format.Inputf("a model of one layer has nothing to predict: prepare it with --dense")
 	case o.Lag < 1 || o.Lag > predictor.MaxLag:
-		return stage.Report{}, format.Inputf("lag %d: must be 1 to %d", o.Lag, predictor.MaxLag)
+		return format.Inputf("lag %d: must be 1 to %d", o.Lag, predictor.MaxLag)
 	case o.Rank < 0 || o.Rank > cfg.Hidden:
-		return stage.Report{}, format.Inputf("rank %d: must be 1 to %d, the hidden size", o.Rank, cfg.Hidden)
+		return format.Inputf("rank %d: must be 1 to %d, the hidden size", o.Rank, cfg.Hidden)
 	case o.Dense < 1 || o.Dense > cfg.Layers:
-		return stage.Report{}, format.Inputf("dense prefix of %d layers: the model has %d", o.Dense, cfg.Layers)
+		return format.Inputf("dense prefix of %d layers: the model has %d", o.Dense, cfg.Layers)
+	}
+	return nil
+}
+
+// Run solves every layer's factors.
+func Run(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
+	cfg := o.Checkpoint.Config
+	if err := o.defaults(); err != nil {
+		return stage.Report{}, err
 	}
 	outputs, err := e.Outputs("moments")
 	if err != nil {
