@@ -301,7 +301,9 @@ func TestEndingServer(t *testing.T) {
 	if r := s.post("/v1/completions", `{"prompt":"x"}`); r.status != 503 || !strings.Contains(r.err.Message, "shutting down") {
 		t.Errorf("%d %s", r.status, r.body)
 	}
-	if r := s.do("GET", "/healthz", "", nil); r.StatusCode != 503 {
+	r := s.do("GET", "/healthz", "", nil)
+	r.Body.Close()
+	if r.StatusCode != 503 {
 		t.Errorf("healthz: %d", r.StatusCode)
 	}
 }
