@@ -85,6 +85,41 @@ func TestRefusedBeforeTheFirstStage(t *testing.T) {
 	}
 }
 
+// So are places where nothing could be published.
+func TestPlacesAreRefusedBeforeTheFirstStage(t *testing.T) {
+	dir := t.TempDir()
+	file, foreign, link := filepath.Join(dir, "file"), filepath.Join(dir, "foreign"), filepath.Join(dir, "link")
+	err := errors.Join(os.WriteFile(file, nil, 0o666), os.MkdirAll(filepath.Join(foreign, "mine"), 0o777), os.Symlink(filepath.Join(dir, "none"), link))
+	if err != nil {
+		t.Fatal(err)
+	}
+	work := filepath.Join(dir, "w")
+	for _, c := range []struct {
+		work, out string
+		kind      error
+	}{
+		{work, file, format.ErrInput},
+		{work, foreign, format.ErrInput},
+		{work, link, format.ErrInput},
+		{work, "/", format.ErrInput},
+		{work, work, format.ErrInput},
+		{filepath.Join(work, "in"), work, format.ErrInput},
+		{work, filepath.Join(file, "b.np"), format.ErrIO},
+	} {
+		_, err := Run(context.Background(), &stage.Env{Work: c.work}, Options{Checkpoint: open(t), Out: c.out, Dense: true})
+		if !errors.Is(err, c.kind) {
+			t.Errorf("%s: %v", c.out, err)
+		}
+		if _, err := os.Stat(work); err == nil {
+			t.Fatalf("%s: work was begun", c.out)
+		}
+	}
+	// a place that is still to be made, and a work folder above it
+	if _, err := Run(context.Background(), &stage.Env{Work: work}, Options{Checkpoint: open(t), Out: filepath.Join(work, "new", "b.np"), Dense: true}); err != nil {
+		t.Error(err)
+	}
+}
+
 // A failing stage stops the run, and the reports of those before it are kept.
 func TestStopsAtTheFirstFailure(t *testing.T) {
 	c, err := checkpoint.Open(ct.Dir(t, func(m *ct.Model) {
