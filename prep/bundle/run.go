@@ -103,6 +103,8 @@ func (a *assembler) spec() (stage.Spec, error) {
 		s.Inputs = append(s.Inputs, hashes(a.pred)...)
 		if a.look, err = a.e.Outputs(regress.Name); err != nil {
 			a.look = nil
+		} else {
+			s.Reads = append(s.Reads, regress.Name)
 		}
 		s.Inputs = append(s.Inputs, hashes(a.look)...)
 		s.Reads = append(s.Reads, "capture", "cluster", "train")
@@ -158,6 +160,9 @@ func (a *assembler) run(ctx context.Context, dir string, p *stage.Progress) (map
 	from := []string{repack.Name}
 	if !a.o.Dense {
 		from = append(from, "capture")
+	}
+	if a.look != nil {
+		from = append(from, regress.Name)
 	}
 	for _, s := range from {
 		if err := a.e.MadeFrom(ctx, s, a.o.Checkpoint.Files()...); err != nil {

@@ -81,6 +81,7 @@ func Run(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 		Name: Name, Version: 1,
 		Inputs: append([]string{calib.Digest(outputs)}, o.Checkpoint.Files()...),
 		Params: params{o.Lag, rank},
+		Reads:  []string{"moments"},
 	}
 	return stage.Run(ctx, e, spec, func(ctx context.Context, dir string, p *stage.Progress) (map[string]any, error) {
 		return run(ctx, e, o, rank, dir, p)
