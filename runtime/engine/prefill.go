@@ -13,6 +13,10 @@ import (
 // seedTokens is how many of a prompt's last tokens choose what is resident when generation starts.
 const seedTokens = 16
 
+// promptNeurons is how much of a layer in memory a prompt runs through between two looks at the context: a second, with
+// many tokens on few threads. A multiple of model.MLPChunk.
+const promptNeurons = 16 * model.MLPChunk
+
 // Prefill runs a prompt through whole layers, exactly, in micro-batches, and returns the vocabulary scores (vocab)
 // after its last token. In sparse mode the prompt's own activations choose which rows are resident afterwards.
 func (e *Engine) Prefill(ctx context.Context, ids []int32) ([]float32, error) {
@@ -105,7 +109,12 @@ func (e *Engine) prefillBatches(ctx context.Context, ids []int32, visit func(fro
 func (e *Engine) batchMLP(ctx context.Context, l int, layer *model.Layer, x []float32, t int, last bool) error {
 	e.batch.BeginMLP(layer, x, t)
 	if rows := e.dense[l]; rows.N > 0 {
-		e.batch.MLPChunk(rows, 0, nil)
+		for lo := 0; lo < rows.N; lo += promptNeurons {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			e.batch.MLPChunk(rows.Slice(lo, min(lo+promptNeurons, rows.N)), lo, nil)
+		}
 		e.batch.EndMLP(x)
 		return nil
 	}
