@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"hash/maphash"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -67,7 +68,7 @@ func (t *Tokenizer) wholeWord(e *scratch, w string) int32 {
 	if !t.byteLevel {
 		return t.vocab.findString(w)
 	}
-	e.mapped = e.mapped[:0]
+	e.mapped = slices.Grow(e.mapped[:0], 2*len(w))
 	for i := 0; i < len(w); i++ {
 		e.mapped = utf8.AppendRune(e.mapped, byteRune[w[i]])
 	}
@@ -76,7 +77,7 @@ func (t *Tokenizer) wholeWord(e *scratch, w string) int32 {
 
 // mergeWord splits w into its smallest symbols and applies the merges, lowest rank first, leftmost first among equals.
 func (t *Tokenizer) mergeWord(e *scratch, w string, out []int32) []int32 {
-	e.ids = e.ids[:0]
+	e.ids = slices.Grow(e.ids[:0], len(w))
 	if t.byteLevel {
 		pendingUnk := false
 		for i := 0; i < len(w); i++ {
@@ -167,12 +168,13 @@ func (t *Tokenizer) mergeShort(e *scratch, out []int32) []int32 {
 // mergeLong does the same with a linked list and a heap: n log n for words without end.
 func (t *Tokenizer) mergeLong(e *scratch, out []int32) []int32 {
 	n := len(e.ids)
-	s := e.symbols[:0]
+	// Grown once to what is needed: growing step by step would leave as much again behind.
+	s := slices.Grow(e.symbols[:0], n)
 	for i, id := range e.ids {
 		s = append(s, symbol{id, int32(i - 1), int32(i + 1)})
 	}
 	s[n-1].next = -1
-	h := e.heap[:0]
+	h := slices.Grow(e.heap[:0], n)
 	push := func(pos int32) {
 		if pos < 0 || s[pos].next < 0 {
 			return

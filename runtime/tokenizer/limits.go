@@ -5,7 +5,7 @@ import "neuroprefetcher/format"
 const (
 	// MaxFile bounds tokenizer.json. The largest in wide use, 256,000 tokens with pretty-printed merges, is about 34 MiB.
 	MaxFile = 64 << 20
-	// MaxText bounds one text, for callers that take text from outside: working memory is up to about 40 bytes for each byte of a text without a single split.
+	// MaxText bounds one text, for callers that take text from outside: working memory is up to 48 bytes for each byte of a text without a single split.
 	MaxText = 64 << 20
 	// maxID bounds token ids, since tables are indexed by id.
 	maxID = 1 << 21
