@@ -9,8 +9,8 @@ import (
 	"neuroprefetcher/kernels"
 )
 
-// ridge is added to the correlation matrix of the source, whose diagonal is 1.
-const ridge = 1e-4
+// leastRidge is added to the correlation matrix of the source, whose diagonal is 1.
+const leastRidge = 1e-4
 
 // problem is one layer: inputs x (H) at the source, outputs y = W·t of the MLP's normed stream t. Every matrix is about
 // centred variables, and x is divided by its standard deviation.
@@ -22,6 +22,7 @@ type problem struct {
 	gram   *mat.SymDense // (H, H) correlation of x
 	cross  *mat.Dense    // (H, H) E[x·tᵀ]
 	covT   []float32     // (H, H) covariance of t
+	ridge  float64       // leastRidge, or what it takes
 	chol   *mat.TriDense // lower Cholesky factor of gram + ridge
 	base   *mat.Dense    // (H, H) L⁻¹·cross: what ridge regression maps a whitened input to
 	pool   *kernels.Pool
@@ -46,14 +47,21 @@ func newProblem(pool *kernels.Pool, h int, gramX, meanX, gramT, meanT, cross []f
 		}
 	}
 	p.gram, p.cross, p.covT = mat.NewSymDense(h, g), mat.NewDense(h, h, c), t
+	// Text that hardly varies leaves correlations that are rounding alone, and no matrix of a real variable: more ridge
+	// turns the map towards the mean, which is then all there is to know.
 	reg := mat.NewSymDense(h, nil)
-	reg.CopySym(p.gram)
-	for i := range h {
-		reg.SetSym(i, i, reg.At(i, i)+ridge)
-	}
 	var chol mat.Cholesky
-	if !chol.Factorize(reg) {
-		return nil, format.Inputf("the moments are not positive definite: run npprep moments again, with more text")
+	for p.ridge = leastRidge; ; p.ridge *= 10 {
+		reg.CopySym(p.gram)
+		for i := range h {
+			reg.SetSym(i, i, reg.At(i, i)+p.ridge)
+		}
+		if chol.Factorize(reg) {
+			break
+		}
+		if p.ridge > 1e6*float64(h) {
+			return nil, format.Inputf("the moments are not positive definite: run npprep moments again, with more text")
+		}
 	}
 	p.chol = new(mat.TriDense)
 	chol.LTo(p.chol)
@@ -177,15 +185,21 @@ func (p *problem) refit(o *output, f *factors, q rounding) error {
 	ii.Mul(in, in.T())
 	for i := range r {
 		for j := range i + 1 {
-			reg.SetSym(i, j, (gz.At(i, j)+gz.At(j, i))/2+ridge*ii.At(i, j))
+			reg.SetSym(i, j, (gz.At(i, j)+gz.At(j, i))/2+p.ridge*ii.At(i, j))
 		}
 	}
-	for i := range r { // rounding may make two rows of In the same: keep the matrix positive definite
-		reg.SetSym(i, i, reg.At(i, i)*(1+1e-9)+1e-12)
-	}
+	// rounding may make two rows of In the same: keep the matrix positive definite
 	var chol mat.Cholesky
-	if !chol.Factorize(reg) {
-		return format.Inputf("the rounded factors are not independent: lower --rank")
+	for more := 1e-9; ; more *= 10 {
+		for i := range r {
+			reg.SetSym(i, i, reg.At(i, i)*(1+more)+1e-12)
+		}
+		if chol.Factorize(reg) {
+			break
+		}
+		if more > 1 {
+			return format.Inputf("the rounded factors are not independent: lower --rank")
+		}
 	}
 	var t mat.Dense // (r, H)
 	if err := chol.SolveTo(&t, &cz); err != nil {
