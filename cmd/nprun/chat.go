@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
@@ -18,13 +19,21 @@ import (
 	"neuroprefetcher/format"
 	"neuroprefetcher/runtime/chat"
 	"neuroprefetcher/runtime/engine"
+	"neuroprefetcher/runtime/sample"
 )
 
 func chatCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "chat",
 		Usage: "talk with the model in the terminal",
-		Description: "One line is one message; an empty line or the end of input leaves. Ctrl-C stops an answer, and leaves at the prompt.\n\nExamples:\n" +
+		Description: "In a terminal, a line is a message; one that ends in \\ goes on in the next, and \"\"\" begins a message that ends with the\n" +
+			"next \"\"\". Arrow keys edit and bring back earlier lines. Ctrl-C stops the answer, not the program; Ctrl-D or /exit leaves.\n\n" +
+			"  /system [TEXT]   show or set the system message; /system \"\" removes it\n" +
+			"  /reset           forget the conversation\n" +
+			"  /stats           show speed, memory and reads\n" +
+			"  /save FILE       write the conversation: JSON for a name in .json, else text; /save! replaces a file\n" +
+			"  /help, /exit     //TEXT sends a message that begins with /\n\n" +
+			"From a pipe, every line is a message, whatever it says; an empty line or the end leaves.\n\nExamples:\n" +
 			"  nprun chat -b build/smollm2-135m/bundle\n  nprun chat -b BUNDLE --system \"Answer in one sentence.\" --temp 0.7\n" +
 			"  echo \"What is the capital of France?\" | nprun chat -b BUNDLE",
 		Flags: append(append(engineFlags(), sampleFlags()...),
@@ -34,9 +43,26 @@ func chatCommand() *cli.Command {
 	}
 }
 
+// conversation is a chat in progress.
+type conversation struct {
+	e         *engine.Engine
+	t         *chat.Template
+	msgs      []chat.Message // without the system message
+	system    string
+	sample    sample.Params
+	maxTokens int
+	bundle    string
+	out       *output   // answers
+	say       io.Writer // remarks
+	signals   <-chan os.Signal
+}
+
 func runChat(c *cli.Context) error {
 	if c.Bool("json") {
 		return clix.Usagef("chat has no --json; nprun generate --chat has")
+	}
+	if !utf8.ValidString(c.String("system")) {
+		return clix.Usagef("--system is not UTF-8 text")
 	}
 	params, err := sampleParams(c)
 	if err != nil {
@@ -55,14 +81,6 @@ func runChat(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	var msgs []chat.Message
-	if s := c.String("system"); s != "" {
-		msgs = append(msgs, chat.Message{Role: "system", Content: s})
-	}
-	prompt := ""
-	if term.IsTerminal(int(os.Stdin.Fd())) {
-		prompt = "> "
-	}
 	// From here on an interruption is told apart by when it comes; what the process does with one by itself stays off.
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -70,73 +88,144 @@ func runChat(c *cli.Context) error {
 	if err := c.Context.Err(); err != nil {
 		return err
 	}
+	v := &conversation{e: e, t: t, system: c.String("system"), sample: params, maxTokens: limit, bundle: c.String("bundle"), out: stdout, say: notes(c), signals: signals}
+	if term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stderr.Fd())) {
+		fmt.Fprintln(v.say, "/help lists the commands, Ctrl-D leaves.")
+		return v.talk(newTerminal(signals))
+	}
+	return v.pipe(os.Stdin)
+}
+
+// pipe answers line after line of a text that no one types.
+func (v *conversation) pipe(in io.Reader) error {
 	lines := make(chan string)
 	failed := make(chan error, 1)
-	go readLines(os.Stdin, lines, failed)
+	go readLines(in, lines, failed)
 	for {
-		fmt.Fprint(os.Stderr, prompt)
-		var line string
 		select {
-		case <-signals:
+		case <-v.signals:
 			fmt.Fprintln(os.Stderr)
 			return context.Canceled
 		case err := <-failed:
-			stats := collect(e, c.String("bundle"))
-			fmt.Fprintln(notes(c))
-			stats.print(notes(c))
+			stats := collect(v.e, v.bundle)
+			fmt.Fprintln(v.say)
+			stats.print(v.say)
 			return err
-		case line = <-lines:
+		case line := <-lines:
+			if err := v.answer(line); err != nil {
+				return err
+			}
 		}
-		if line == "" {
+	}
+}
+
+// lineReader is where a person's lines come from. Its errors are io.EOF, errInterrupted, or the end of the program.
+type lineReader interface {
+	line(prompt string) (string, error)
+}
+
+// errInterrupted is Ctrl-C at the prompt.
+var errInterrupted = errors.New("interrupted")
+
+// talk answers a person until they leave. What goes wrong with one message is said, and the talk goes on.
+func (v *conversation) talk(in lineReader) error {
+	for {
+		message, err := readMessage(in)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.Is(err, errInterrupted):
+			fmt.Fprintln(v.say, "(Ctrl-D or /exit leaves)")
+			continue
+		case err != nil:
+			return err
+		}
+		if strings.HasPrefix(message, "/") && !strings.HasPrefix(message, "//") {
+			if v.command(message) {
+				return nil
+			}
 			continue
 		}
-		msgs = append(msgs, chat.Message{Role: "user", Content: line})
-		ids, err := t.Encode(e.Tokenizer, msgs, true)
-		if err != nil {
-			return err
+		if message = strings.TrimPrefix(message, "/"); strings.TrimSpace(message) == "" {
+			continue
 		}
-		text, err := answer(e, engine.Request{Prompt: e.Resume(ids), MaxTokens: limit, Sample: params}, signals)
-		if err != nil {
-			return err
+		select {
+		case s := <-v.signals: // a Ctrl-C from before is not for this answer
+			if s != os.Interrupt {
+				return context.Canceled
+			}
+		default:
 		}
-		msgs = append(msgs, chat.Message{Role: "assistant", Content: text})
+		err = v.answer(message)
+		switch {
+		case err == nil:
+		case errors.Is(err, context.Canceled), v.out.err != nil:
+			return err
+		default:
+			clix.PrintError(v.say, "nprun", err)
+		}
 	}
 }
 
-// maxLine is the longest message.
-const maxLine = 1 << 20
-
-// readLines sends the lines of r; at its end, or at an empty line, it sends what it ended with to done.
-func readLines(r io.Reader, lines chan<- string, done chan<- error) {
-	s := bufio.NewScanner(r)
-	s.Buffer(nil, maxLine)
-	for s.Scan() {
-		line := strings.TrimRight(s.Text(), "\r")
-		if strings.TrimSpace(line) == "" {
-			break
-		}
-		if strings.ToValidUTF8(line, "") != line {
-			done <- format.Inputf("the message is not UTF-8 text")
-			return
-		}
-		lines <- line
+// readMessage reads one message: a line, lines joined by \ at their ends, or what stands between two """.
+func readMessage(in lineReader) (string, error) {
+	line, err := in.line("> ")
+	if err != nil {
+		return "", err
 	}
-	err := s.Err()
-	if errors.Is(err, bufio.ErrTooLong) {
-		err = format.Inputf("the message is longer than %d bytes", maxLine)
+	const quote = `"""`
+	if rest, ok := strings.CutPrefix(strings.TrimLeft(line, " \t"), quote); ok {
+		var parts []string
+		for {
+			if text, ok := strings.CutSuffix(strings.TrimRight(rest, " \t"), quote); ok {
+				return strings.Trim(strings.Join(append(parts, text), "\n"), "\n"), nil
+			}
+			parts = append(parts, rest)
+			if rest, err = in.line("… "); err != nil {
+				return "", err
+			}
+		}
 	}
-	done <- err
+	var parts []string
+	for {
+		text, more := strings.CutSuffix(line, `\`)
+		parts = append(parts, text)
+		if !more {
+			return strings.Join(parts, "\n"), nil
+		}
+		if line, err = in.line("… "); err != nil {
+			return "", err
+		}
+	}
 }
 
-// answer streams one answer to stdout. Ctrl-C ends it: what was said stays in the history. SIGTERM, and a stdout that
-// takes no more, end the talk.
-func answer(e *engine.Engine, r engine.Request, signals <-chan os.Signal) (string, error) {
+// answer streams one answer to v.out. Ctrl-C ends it: what was said stays in the history. SIGTERM, and an output that
+// takes no more, end the talk. A message that cannot be answered is forgotten.
+func (v *conversation) answer(message string) error {
+	if !utf8.ValidString(message) {
+		return format.Inputf("the message is not UTF-8 text")
+	}
+	v.msgs = append(v.msgs, chat.Message{Role: "user", Content: message})
+	text, err := v.generate()
+	if err != nil {
+		v.msgs = v.msgs[:len(v.msgs)-1]
+		return err
+	}
+	v.msgs = append(v.msgs, chat.Message{Role: "assistant", Content: text})
+	return nil
+}
+
+func (v *conversation) generate() (string, error) {
+	ids, err := v.t.Encode(v.e.Tokenizer, v.all(), true)
+	if err != nil {
+		return "", err
+	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
 		select {
-		case s := <-signals:
+		case s := <-v.signals:
 			if s == os.Interrupt {
 				cancel(errStopped)
 			} else {
@@ -145,22 +234,55 @@ func answer(e *engine.Engine, r engine.Request, signals <-chan os.Signal) (strin
 		case <-ctx.Done():
 		}
 	}()
-	res, err := e.Generate(ctx, r, func(s string) {
-		if _, err := fmt.Fprint(stdout, s); err != nil {
+	res, err := v.e.Generate(ctx, engine.Request{Prompt: v.e.Resume(ids), MaxTokens: v.maxTokens, Sample: v.sample}, func(s string) {
+		if _, err := fmt.Fprint(v.out, s); err != nil {
 			cancel(err)
 		}
 	})
 	cancel(nil)
 	<-watched
-	fmt.Fprintln(stdout)
+	if res.Text != "" || err == nil {
+		fmt.Fprintln(v.out)
+	}
 	switch {
-	case stdout.err != nil:
-		return "", stdout.err
+	case v.out.err != nil:
+		return "", v.out.err
 	case errors.Is(err, context.Canceled) && context.Cause(ctx) == errStopped:
 		err = nil
+	case errors.Is(err, format.ErrInput) && len(v.msgs) > 1:
+		err = format.Hint(err, "/reset begins a new conversation, --context N makes room for a longer one")
 	}
 	return res.Text, err
 }
 
 // errStopped marks an answer that the user has heard enough of.
 var errStopped = errors.New("answer stopped")
+
+// all is the conversation with its system message.
+func (v *conversation) all() []chat.Message {
+	if v.system == "" {
+		return v.msgs
+	}
+	return append([]chat.Message{{Role: "system", Content: v.system}}, v.msgs...)
+}
+
+// readLines sends the lines of r; at its end, or at an empty line, it sends what it ended with to done.
+func readLines(r io.Reader, lines chan<- string, done chan<- error) {
+	b := newLineScanner(r)
+	for b.Scan() {
+		line := strings.TrimRight(b.Text(), "\r")
+		if strings.TrimSpace(line) == "" {
+			break
+		}
+		if !utf8.ValidString(line) {
+			done <- format.Inputf("the message is not UTF-8 text")
+			return
+		}
+		lines <- line
+	}
+	err := b.Err()
+	if errors.Is(err, bufio.ErrTooLong) {
+		err = format.Inputf("the message is longer than %d bytes", maxLine)
+	}
+	done <- err
+}

@@ -42,6 +42,9 @@ func serveCommand() *cli.Command {
 }
 
 func runServe(c *cli.Context) error {
+	if _, err := engineOptions(c); err != nil { // what is wrong with the command line shows before anything is done
+		return err
+	}
 	o := serve.Options{Queue: c.Int("queue"), Grace: c.Duration("grace"), Origins: c.StringSlice("allow-origin"), Version: clix.Version, Log: notes(c), Model: c.String("model-name")}
 	if o.Queue < 1 || o.Grace <= 0 {
 		return clix.Usagef("--queue %d --grace %v: want positive values", o.Queue, o.Grace)
@@ -95,7 +98,7 @@ func runServe(c *cli.Context) error {
 	defer s.Close()
 	url := "http://" + l.Addr().String()
 	if c.Bool("json") {
-		err = clix.WriteJSON(os.Stdout, map[string]any{"url": url, "model": o.Model, "mode": e.Plan.Mode})
+		err = clix.WriteJSON(stdout, map[string]any{"url": url, "model": o.Model, "mode": e.Plan.Mode})
 	}
 	if err != nil {
 		return err
@@ -106,16 +109,17 @@ func runServe(c *cli.Context) error {
 	return err
 }
 
-// modelName is the name of the bundle's folder, or of the one above where that is just called bundle.
+// modelName is the name of the bundle's folder; where that is bundle or bundle-x, the name of the one above stands for
+// the word.
 func modelName(dir string) string {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		abs = dir
 	}
 	name := filepath.Base(abs)
-	if name == "bundle" {
-		if up := filepath.Base(filepath.Dir(abs)); up != "" && up != "." && up != "/" {
-			name = up
+	if rest, ok := strings.CutPrefix(name, "bundle"); ok && (rest == "" || rest[0] == '-') {
+		if up := filepath.Base(filepath.Dir(abs)); up != "." && up != "/" {
+			name = up + rest
 		}
 	}
 	return name
