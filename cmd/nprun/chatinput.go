@@ -89,7 +89,14 @@ func (r *terminal) line(prompt string) (string, error) {
 				return "", context.Canceled
 			}
 		case x := <-got:
+			if x.err != nil {
+				os.Stderr.WriteString("\r\n") // the editor leaves the cursor behind what was typed
+			}
 			if x.err != nil && r.keys.interrupted.Swap(false) {
+				// The editor keeps the line and the key that ended it: begin with a new one.
+				history := r.t.History
+				r.t = term.NewTerminal(r.keys, "")
+				r.t.History = history
 				return "", errInterrupted
 			}
 			if x.err == nil && len(x.text) > maxLine {
