@@ -52,7 +52,7 @@ func calibrate(c *cli.Context) error {
 	cal, err := measure.Calibrate(c.Context, w.dir, measure.CalibrateOptions{Engine: w.o, Tokens: n, Warm: warm,
 		Prompt: func(e *engine.Engine) []int32 { return rawIDs(e, prompt) },
 		Report: func(p measure.Point, done, total int) {
-			fmt.Fprintf(say, "%d of %d, %s: %s, d = %d: %.2f tok/s\n", done, total, clix.Duration(time.Since(start)), p.Mode, p.Dense, p.TokPerS)
+			fmt.Fprintf(say, "%d of at most %d, after %s: %s, d = %d: %.2f tok/s\n", done, total, clix.Duration(time.Since(start)), p.Mode, p.Dense, p.TokPerS)
 		}})
 	if err != nil {
 		return err
