@@ -102,6 +102,10 @@ func (a *assembler) spec() (stage.Spec, error) {
 		}
 		s.Inputs = append(s.Inputs, hashes(a.pred)...)
 		if a.look, err = a.e.Outputs(regress.Name); err != nil {
+			// the stage may be left out, but one that was begun or damaged is no reason to leave its selector out
+			if _, serr := os.Stat(a.stagePath(regress.Name, "")); serr == nil {
+				return s, err
+			}
 			a.look = nil
 		} else {
 			s.Reads = append(s.Reads, regress.Name)

@@ -58,7 +58,7 @@ func (r *repacker) layer(w *bundle.RowsWriter, l int) (unit, error) {
 		if err != nil {
 			return unit{}, err
 		}
-		if conv[i], err = newConverter(r.c.Dir, info); err != nil {
+		if conv[i], err = newConverter(r.c.Path(info.Name), info); err != nil {
 			return unit{}, err
 		}
 		data[i] = b

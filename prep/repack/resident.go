@@ -18,7 +18,7 @@ func (r *repacker) entry(name string, underflow *int64) (tensors.Entry, error) {
 	if err != nil {
 		return tensors.Entry{}, err
 	}
-	if _, err := newConverter(r.c.Dir, info); err != nil {
+	if _, err := newConverter(r.c.Path(info.Name), info); err != nil {
 		return tensors.Entry{}, err // before anything is written
 	}
 	vector := len(info.Shape) == 1 || strings.HasSuffix(name, ".bias")
@@ -31,7 +31,7 @@ func (r *repacker) entry(name string, underflow *int64) (tensors.Entry, error) {
 		if err != nil {
 			return err
 		}
-		c, err := newConverter(r.c.Dir, info) // its scratch must not outlive this tensor
+		c, err := newConverter(r.c.Path(info.Name), info) // its scratch must not outlive this tensor
 		if err != nil {
 			return err
 		}
