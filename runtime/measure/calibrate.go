@@ -25,7 +25,7 @@ const coarsePoints = 7
 type Point struct {
 	Mode    string  `json:"mode"`
 	Dense   int     `json:"d"`
-	TokPerS float64 `json:"tok_per_s"`
+	TokPerS float64 `json:"tok_per_s"` // by the median token, which a busy machine disturbs least
 	IOWait  float64 `json:"io_wait"` // share of the time
 	IOBusy  float64 `json:"io_busy"` // share of the time with reads in flight
 	Read    float64 `json:"read_bytes_per_token"`
@@ -162,12 +162,14 @@ func (c *Calibration) point(ctx context.Context, dir string, eo engine.Options, 
 	if mode == engine.ModeSparse {
 		c.Selector, c.Threads = e.SelectorName(), e.Threads()
 	}
-	if _, err := Steps(ctx, e, o.Prompt(e), o.Warm, o.Tokens, nil); err != nil {
+	var took []time.Duration
+	if _, err := Steps(ctx, e, o.Prompt(e), o.Warm, o.Tokens, func(d time.Duration) { took = append(took, d) }); err != nil {
 		return p, err
 	}
 	s := e.Stats()
 	t := s.Total.Seconds()
-	return Point{Mode: mode, Dense: e.Plan.Dense, TokPerS: float64(s.Tokens) / t, IOWait: s.IOWait.Seconds() / t, IOBusy: s.StepIO.Busy.Seconds() / t,
+	slices.Sort(took)
+	return Point{Mode: mode, Dense: e.Plan.Dense, TokPerS: 1 / took[len(took)/2].Seconds(), IOWait: s.IOWait.Seconds() / t, IOBusy: s.StepIO.Busy.Seconds() / t,
 		Read: float64(s.StepIO.Bytes) / float64(s.Tokens), Reuse: s.Reuse(), Seconds: time.Since(start).Seconds()}, nil
 }
 
