@@ -26,8 +26,8 @@ type Point struct {
 	Mode    string  `json:"mode"`
 	Dense   int     `json:"d"`
 	TokPerS float64 `json:"tok_per_s"` // by the median token, which a busy machine disturbs least
-	IOWait  float64 `json:"io_wait"` // share of the time
-	IOBusy  float64 `json:"io_busy"` // share of the time with reads in flight
+	IOWait  float64 `json:"io_wait"`   // share of the time
+	IOBusy  float64 `json:"io_busy"`   // share of the time with reads in flight
 	Read    float64 `json:"read_bytes_per_token"`
 	Reuse   float64 `json:"reuse"`
 	Seconds float64 `json:"seconds"` // of the run, loading included
@@ -70,6 +70,7 @@ func Calibrate(ctx context.Context, dir string, o CalibrateOptions) (*Calibratio
 	}
 	c := &Calibration{Version: calibrationVersion, Rows: rows.SHA256, Budget: most.Budget, KMax: most.KMax, Largest: most.Dense}
 	eo.Memory = most.Budget // the same for all points, whatever else takes memory meanwhile
+	o.Tokens = max(o.Tokens, 1)
 	total := min(coarsePoints, most.Dense) + 3
 	try := func(mode string, dense int) error {
 		p, err := c.point(ctx, dir, eo, mode, dense, o)
