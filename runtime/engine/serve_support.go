@@ -16,11 +16,11 @@ type Scored struct {
 // with the k likeliest tokens at its place. It returns the vocabulary scores after the last token, as Prefill does.
 //
 // In sparse mode the first token runs through whole layers and every later one is a step of the token loop, so that the
-// figures are those of generation; package eval does the same.
-func (e *Engine) PrefillScored(ctx context.Context, ids []int32, k int) ([]float32, []Scored, error) {
+// figures are those of generation; package eval does the same. stepped, if any, is called after each such step.
+func (e *Engine) PrefillScored(ctx context.Context, ids []int32, k int, stepped func()) ([]float32, []Scored, error) {
 	e.Reset()
 	if e.Plan.Mode == ModeSparse && len(ids) > 1 && len(ids) <= e.Context() {
-		return e.stepScored(ctx, ids, k)
+		return e.stepScored(ctx, ids, k, stepped)
 	}
 	if len(ids) == 0 {
 		_, err := e.Prefill(ctx, ids)
@@ -43,7 +43,7 @@ func (e *Engine) PrefillScored(ctx context.Context, ids []int32, k int) ([]float
 	return e.logits, out, nil
 }
 
-func (e *Engine) stepScored(ctx context.Context, ids []int32, k int) ([]float32, []Scored, error) {
+func (e *Engine) stepScored(ctx context.Context, ids []int32, k int, stepped func()) ([]float32, []Scored, error) {
 	logits, err := e.Prefill(ctx, ids[:1])
 	out := make([]Scored, 0, len(ids)-1)
 	for _, id := range ids[1:] {
@@ -55,7 +55,9 @@ func (e *Engine) stepScored(ctx context.Context, ids []int32, k int) ([]float32,
 		}
 		lp, top := model.Rank(logits, id, k, nil)
 		out = append(out, Scored{lp, top})
-		logits, err = e.Step(ctx, id)
+		if logits, err = e.Step(ctx, id); err == nil && stepped != nil {
+			stepped()
+		}
 	}
 	if err == nil && len(out) < len(ids)-1 {
 		logits, err = e.Step(ctx, ids[len(out)+1])

@@ -132,7 +132,7 @@ func (s *Server) prompt(j *job, p, i int, c *choice) (logits []float32, err erro
 	scoring := j.echo && j.p.top >= 0
 	switch {
 	case scoring:
-		logits, scored, err = e.PrefillScored(j.ctx, pr.ids, j.p.top)
+		logits, scored, err = e.PrefillScored(j.ctx, pr.ids, j.p.top, s.afterStep)
 	case j.p.maxTokens != 0:
 		rest := e.Resume(pr.ids)
 		if i == 0 {

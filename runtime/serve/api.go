@@ -203,8 +203,20 @@ func (s *Server) answerOn(w http.ResponseWriter, r *http.Request, p params, prom
 	if e == nil && len(prompts)*p.n > maxChoices {
 		e = badRequest("n", "%d prompts × %d answers are more than %d", len(prompts), p.n, maxChoices)
 	}
+	ranked := 0
 	for i := 0; e == nil && i < len(prompts); i++ {
 		e = s.fits(prompts[i].ids, p.maxTokens, param)
+		most := s.e.Context() - len(prompts[i].ids) + 1
+		if p.maxTokens >= 0 {
+			most = min(most, p.maxTokens)
+		}
+		if echo {
+			most += len(prompts[i].ids)
+		}
+		ranked += p.n * most * (p.top + 1)
+	}
+	if e == nil && ranked > maxRanked {
+		e = badRequest("logprobs", "the answer may have %d log-probabilities; %d is the most: ask for fewer rivals, tokens or prompts", ranked, maxRanked)
 	}
 	if e != nil {
 		writeError(w, e)

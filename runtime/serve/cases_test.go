@@ -267,6 +267,7 @@ func TestBadRequests(t *testing.T) {
 		{"", `{"prompt":"a","stream_options":{"include_usage":true}}`, "stream_options", "stream is true"},
 		{"", `{"prompt":"a","stream":true,"stream_options":{"x":1}}`, "stream_options.x", "not supported"},
 		{"", `{"prompt":"a","model":"gpt-4"}`, "model", "gpt-4"},
+		{"", `{"prompt":["a","b","c","d","e","f"],"n":40,"logprobs":20,"max_tokens":5000}`, "logprobs", "log-probabilities"},
 		{"", `{"prompt":"a","presence_penalty":3}`, "presence_penalty", "number"},
 		{"chat", `{}`, "messages", "missing"}, {"chat", `{"messages":[]}`, "messages", "empty"}, {"chat", `{"messages":"hi"}`, "messages", "list"},
 		{"chat", `{"messages":["hi"]}`, "messages[0]", "object"}, {"chat", `{"messages":[null]}`, "messages[0]", "object"},

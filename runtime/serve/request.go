@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"time"
@@ -17,11 +18,12 @@ import (
 
 // What a request may ask for at most.
 const (
-	maxChoices   = 256  // answers of one request: prompts × n
-	maxStops     = 4    // as OpenAI's
-	maxStopBytes = 1024 // of one stop string: the end of the text is compared with each for every token
-	maxTop       = 20   // rivals of a token
-	maxBias      = 4096 // entries of logit_bias
+	maxChoices   = 256     // answers of one request: prompts × n
+	maxStops     = 4       // as OpenAI's
+	maxStopBytes = 1024    // of one stop string: the end of the text is compared with each for every token
+	maxTop       = 20      // rivals of a token
+	maxBias      = 4096    // entries of logit_bias
+	maxRanked    = 1 << 20 // log-probabilities of one answer: each is 16 bytes here and 30 or so on the wire
 	bodyTime     = time.Minute
 )
 
@@ -34,6 +36,9 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *api
 	var big *http.MaxBytesError
 	if errors.As(err, &big) {
 		return nil, failure(http.StatusRequestEntityTooLarge, "invalid_request_error", "request_too_large", "the request's body is larger than %d bytes", limit)
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, failure(http.StatusRequestTimeout, "invalid_request_error", "request_timeout", "the request's body did not arrive within %v", bodyTime)
 	}
 	if err != nil {
 		return nil, badRequest("", "the request's body could not be read: %v", err)

@@ -63,7 +63,7 @@ func New(e *engine.Engine, o Options) (*Server, error) {
 		o.Queue = 16
 	}
 	if o.MaxBody == 0 {
-		o.MaxBody = 8 << 20
+		o.MaxBody = 2 << 20
 	}
 	if o.Grace == 0 {
 		o.Grace = 30 * time.Second

@@ -33,7 +33,7 @@ func TestPrefillScored(t *testing.T) {
 	ids := []int32{532, 885, 329, 470, 886, 884, 337, 515, 313, 280, 264, 225, 281, 71, 270}
 	for _, o := range Modes() {
 		e, ref, mode := Open(t, dir, o), Open(t, dir, o), o.Mode
-		logits, got, err := e.PrefillScored(context.Background(), ids, 5)
+		logits, got, err := e.PrefillScored(context.Background(), ids, 5, nil)
 		if err != nil || len(got) != len(ids)-1 || e.Len() != len(ids) {
 			t.Fatalf("%s: %d scores, %d tokens, %v", mode, len(got), e.Len(), err)
 		}
