@@ -11,7 +11,7 @@ import (
 
 // benchKeys are what bench --json reports at least.
 var benchKeys = []string{"bundle", "tokens", "tok_per_s", "latency_s", "breakdown_s", "read_bytes_per_token", "reads_per_token", "mean_read_bytes",
-	"reuse", "rows_needed", "rows_read", "d", "k_max", "mode", "io_backend", "direct_io", "memory_budget_bytes", "peak_rss_bytes", "io_busy_s", "io_hidden", "read_bytes_per_s"}
+	"reuse", "rows_needed", "rows_read", "d", "k_max", "mode", "io_backend", "direct_io", "memory_budget_bytes", "peak_rss_bytes", "io_busy_s", "io_hidden", "read_bytes_per_s", "touched_bytes_per_token"}
 
 // TestBenchSynthetic runs a replay as a user would: the report is whole, adds up, is marked, and the second run writes
 // nothing.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	clix "neuroprefetcher/cmd/internal/cli"
-	"neuroprefetcher/format/bundle"
 	"neuroprefetcher/runtime/engine"
 	"neuroprefetcher/runtime/measure"
 )
@@ -55,9 +53,9 @@ func bench(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	var curve *measure.Curve
+	var m *machine
 	if c.Bool("drive") {
-		if curve, err = measureDrive(c, filepath.Join(w.dir, bundle.MemberRows)); err != nil {
+		if m, err = measureMachine(c, w.dir, w.o.Threads); err != nil {
 			return err
 		}
 	}
@@ -80,7 +78,7 @@ func bench(c *cli.Context) error {
 	l := latencies{at(.5), at(.9), at(.99), at(1)}
 	s := collect(e, w.dir)
 	s.Prompt, s.PromptTime, s.PromptRead = prompted.Prompt, prompted.PrefillTime.Seconds(), prompted.PrefillIO.Bytes
-	io := newIOStats(e.Stats(), e.IO(), curve)
+	io := newIOStats(e, m)
 	if c.Bool("json") {
 		return clix.WriteJSON(stdout, struct {
 			runStats
@@ -88,7 +86,7 @@ func bench(c *cli.Context) error {
 			ioStats
 			Synthetic *syntheticRun  `json:"synthetic,omitempty"`
 			Drive     *measure.Curve `json:"drive,omitempty"`
-		}{s, l, io, w.run, curve})
+		}{s, l, io, w.run, m.drive()})
 	}
 	t := table.NewWriter()
 	t.SetOutputMirror(stdout)
@@ -114,12 +112,15 @@ func bench(c *cli.Context) error {
 	if s.ReadBytes > 0 {
 		row("reading at", "%s", io)
 	}
+	if io.Bound != nil {
+		row("bound", "%s", io.Bound)
+	}
 	row("reading by", "%s, direct %v, depth %d", s.IO, s.Direct, s.QueueDepth)
 	row("memory", "peak %s, budget %s", clix.FormatSize(s.PeakRSS), clix.FormatSize(s.Budget))
 	t.Render()
-	if curve != nil {
+	if m != nil {
 		fmt.Fprintln(stdout)
-		renderCurve(curve)
+		renderCurve(m.curve)
 	}
 	return nil
 }

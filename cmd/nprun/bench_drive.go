@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
@@ -21,43 +22,79 @@ import (
 // driveFlags are those of bench --drive.
 func driveFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.BoolFlag{Name: "drive", Usage: "measure the drive under the bundle or --file first, over read size, reads in flight and registration, and keep it for plans"},
+		&cli.BoolFlag{Name: "drive", Usage: "measure the drive under the bundle or --file first, over read size, reads in flight and registration, keep it for plans, and say how close the run comes to drive and memory"},
 		&cli.StringFlag{Name: "file", Usage: "with --drive: measure the drive under this `FILE` (64 MiB or more, it is only read) and nothing else"},
 		&cli.IntFlag{Name: "spell", Value: 150, Usage: "with --drive: `MS` per point"},
 	}
 }
 
-// ioStats tell what the drive did for the measured tokens.
-type ioStats struct {
-	Busy    float64 `json:"io_busy_s"`        // with reads in flight
-	Hidden  float64 `json:"io_hidden"`        // share of that time which no token waited for
-	Rate    float64 `json:"read_bytes_per_s"` // while reads were in flight
-	Against float64 `json:"drive_bytes_per_s,omitempty"`
-	Share   float64 `json:"read_rate_of_drive,omitempty"` // Rate ÷ Against
+// machine is what bench --drive measures before the run.
+type machine struct {
+	curve  *measure.Curve
+	memory float64 // bytes per second that all threads read
 }
 
-// newIOStats compares with the drive's curve at the mean length of a read, if there is one.
-func newIOStats(s engine.Stats, info storage.Info, curve *measure.Curve) ioStats {
-	io := ioStats{Busy: s.StepIO.Busy.Seconds()}
-	if io.Busy <= 0 || s.StepIO.Reads == 0 {
+// drive is the curve, or nil.
+func (m *machine) drive() *measure.Curve {
+	if m == nil {
+		return nil
+	}
+	return m.curve
+}
+
+// ioStats tell what the drive did for the measured tokens, and, where the machine was measured, how close the run came to
+// what drive and memory allow.
+type ioStats struct {
+	Busy    float64 `json:"io_busy_s"`               // with reads in flight
+	Hidden  float64 `json:"io_hidden"`               // share of that time which no token waited for
+	Rate    float64 `json:"read_bytes_per_s"`        // while reads were in flight
+	Touched int64   `json:"touched_bytes_per_token"` // of memory: weights and cache
+	Bound   *bound  `json:"bound,omitempty"`
+}
+
+// bound is what a token cannot be faster than: the longer of reading its rows from the drive and its weights from memory.
+type bound struct {
+	Drive     float64 `json:"drive_bytes_per_s"` // random reads of the mean length
+	Memory    float64 `json:"memory_bytes_per_s"`
+	ReadTime  float64 `json:"read_s"`
+	TouchTime float64 `json:"touch_s"`
+	Times     float64 `json:"token_over_bound"`
+	ReadRate  float64 `json:"read_rate_of_drive"`
+}
+
+func newIOStats(e *engine.Engine, m *machine) ioStats {
+	s := e.Stats()
+	io := ioStats{Busy: s.StepIO.Busy.Seconds(), Touched: measure.Touched(e)}
+	if io.Busy > 0 && s.StepIO.Reads > 0 {
+		io.Hidden = max(0, 1-s.IOWait.Seconds()/io.Busy)
+		io.Rate = float64(s.StepIO.Bytes) / io.Busy
+	}
+	if m == nil || s.Tokens == 0 {
 		return io
 	}
-	io.Hidden = max(0, 1-s.IOWait.Seconds()/io.Busy)
-	io.Rate = float64(s.StepIO.Bytes) / io.Busy
-	if curve != nil {
-		if rate, ok := curve.At(curve.Usual(), int(s.StepIO.Bytes/s.StepIO.Reads)); ok {
-			io.Against, io.Share = rate, io.Rate/rate
+	b := &bound{Memory: m.memory, TouchTime: float64(io.Touched) / m.memory}
+	if io.Rate > 0 {
+		var ok bool
+		if b.Drive, ok = m.curve.At(m.curve.Usual(), int(s.StepIO.Bytes/s.StepIO.Reads)); ok {
+			b.ReadTime = float64(s.StepIO.Bytes) / float64(s.Tokens) / b.Drive
+			b.ReadRate = io.Rate / b.Drive
 		}
 	}
+	b.Times = s.Total.Seconds() / float64(s.Tokens) / max(b.ReadTime, b.TouchTime)
+	io.Bound = b
 	return io
 }
 
 func (s ioStats) String() string {
 	line := fmt.Sprintf("%s/s while reads were in flight; %.0f%% of that time was hidden behind computing", clix.FormatSize(int64(s.Rate)), 100*s.Hidden)
-	if s.Against > 0 {
-		line += fmt.Sprintf("; %.2f of the drive's %s/s for reads of that size", s.Share, clix.FormatSize(int64(s.Against)))
+	if b := s.Bound; b != nil && b.Drive > 0 {
+		line += fmt.Sprintf("; %.2f of the drive's %s/s for reads of that size", b.ReadRate, clix.FormatSize(int64(b.Drive)))
 	}
 	return line
+}
+
+func (b *bound) String() string {
+	return fmt.Sprintf("a token takes %.2f times the longer of reading from the drive (%s) and from memory (%s at %s/s)", b.Times, seconds(b.ReadTime), seconds(b.TouchTime), clix.FormatSize(int64(b.Memory)))
 }
 
 // benchFile is bench --drive --file.
@@ -84,6 +121,20 @@ func benchFile(c *cli.Context) error {
 	}
 	renderCurve(curve)
 	return nil
+}
+
+// measureMachine measures the drive under the bundle, and memory.
+func measureMachine(c *cli.Context, dir string, threads int) (*machine, error) {
+	curve, err := measureDrive(c, filepath.Join(dir, bundle.MemberRows))
+	if err != nil {
+		return nil, err
+	}
+	rate, err := measure.Memory(threads)
+	if err != nil {
+		return nil, err
+	}
+	measure.ForgetPeak()
+	return &machine{curve, rate}, nil
 }
 
 // measureDrive measures the drive under a file and keeps the result.

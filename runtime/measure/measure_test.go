@@ -144,3 +144,9 @@ func TestCalibrationChooses(t *testing.T) {
 		t.Error("a prefix that the budget ended was taken for the best")
 	}
 }
+
+func TestMemory(t *testing.T) {
+	if rate, err := Memory(2); err != nil || !(rate > 0) {
+		t.Errorf("%v, %v", rate, err)
+	}
+}
