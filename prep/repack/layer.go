@@ -9,6 +9,7 @@ import (
 	"neuroprefetcher/format/bundle"
 	"neuroprefetcher/format/checkpoint"
 	"neuroprefetcher/kernels"
+	"neuroprefetcher/runtime/model"
 )
 
 // stripBytes is about how many bytes of records are put together at once. A variable for tests only.
@@ -51,14 +52,14 @@ func mlpNames(l int) [3]string {
 // layer writes one layer's records and notes it as finished.
 func (r *repacker) layer(w *bundle.RowsWriter, l int) (unit, error) {
 	names := mlpNames(l)
-	var conv [3]*converter
+	var conv [3]*model.Converter
 	var data [3][]byte
 	for i, n := range names {
 		info, b, err := r.c.Tensor(n)
 		if err != nil {
 			return unit{}, err
 		}
-		if conv[i], err = newConverter(r.c.Path(info.Name), info); err != nil {
+		if conv[i], err = model.NewConverter(r.c.Path(info.Name), info); err != nil {
 			return unit{}, err
 		}
 		data[i] = b
@@ -95,7 +96,7 @@ func (r *repacker) layer(w *bundle.RowsWriter, l int) (unit, error) {
 // transposer builds records of one layer from its gate_proj (M, H), up_proj (M, H) and down_proj (H, M).
 type transposer struct {
 	g    bundle.Geometry
-	conv [3]*converter
+	conv [3]*model.Converter
 	data [3][]byte
 
 	mu        sync.Mutex
@@ -104,10 +105,10 @@ type transposer struct {
 	failedAt  int64
 }
 
-func (t *transposer) note(c *converter, err error, at int64) {
+func (t *transposer) note(c *model.Converter, err error, at int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.underflow += c.underflow
+	t.underflow += c.Underflow
 	if err != nil && (t.failed == nil || at < t.failedAt) {
 		t.failed, t.failedAt = err, at
 	}
@@ -118,12 +119,12 @@ func (t *transposer) fill(pool *kernels.Pool, recs []byte, lo, hi int) error {
 	h, m, stride := t.g.Hidden, t.g.Neurons, t.g.Stride
 	pool.Run(hi-lo, 16, func(a, b int) {
 		for i := range 2 {
-			c := t.conv[i].clone()
+			c := t.conv[i].Clone()
 			row := make([]uint16, h)
 			for n := a; n < b; n++ {
 				at := int64(lo+n) * int64(h)
-				src := t.data[i][at*int64(c.size):][:h*c.size]
-				if err := c.f16(row, src, at); err != nil {
+				src := t.data[i][at*int64(c.Size):][:h*c.Size]
+				if err := c.F16(row, src, at); err != nil {
 					t.note(c, err, int64(i)*int64(h)*int64(m)+at)
 					return
 				}
@@ -133,15 +134,15 @@ func (t *transposer) fill(pool *kernels.Pool, recs []byte, lo, hi int) error {
 		}
 	})
 	pool.Run(h, block, func(a, b int) {
-		c := t.conv[2].clone()
+		c := t.conv[2].Clone()
 		width := hi - lo
 		rows := make([]uint16, block*width) // (block, width)
 		for h0 := a; h0 < b; h0 += block {
 			k := min(block, b-h0)
 			for j := range k {
 				at := int64(h0+j)*int64(m) + int64(lo)
-				src := t.data[2][at*int64(c.size):][:width*c.size]
-				if err := c.f16(rows[j*width:][:width], src, at); err != nil {
+				src := t.data[2][at*int64(c.Size):][:width*c.Size]
+				if err := c.F16(rows[j*width:][:width], src, at); err != nil {
 					t.note(c, err, 2*int64(h)*int64(m)+at)
 					return
 				}

@@ -6,6 +6,7 @@ import (
 
 	"neuroprefetcher/format/tensors"
 	"neuroprefetcher/kernels"
+	"neuroprefetcher/runtime/model"
 )
 
 // pieceElems is how many elements of a resident tensor are converted at once.
@@ -18,7 +19,7 @@ func (r *repacker) entry(name string, underflow *int64) (tensors.Entry, error) {
 	if err != nil {
 		return tensors.Entry{}, err
 	}
-	if _, err := newConverter(r.c.Path(info.Name), info); err != nil {
+	if _, err := model.NewConverter(r.c.Path(info.Name), info); err != nil {
 		return tensors.Entry{}, err // before anything is written
 	}
 	vector := len(info.Shape) == 1 || strings.HasSuffix(name, ".bias")
@@ -31,25 +32,25 @@ func (r *repacker) entry(name string, underflow *int64) (tensors.Entry, error) {
 		if err != nil {
 			return err
 		}
-		c, err := newConverter(r.c.Path(info.Name), info) // its scratch must not outlive this tensor
+		c, err := model.NewConverter(r.c.Path(info.Name), info) // its scratch must not outlive this tensor
 		if err != nil {
 			return err
 		}
 		defer r.c.Release(name)
-		elems := int64(len(data) / c.size)
+		elems := int64(len(data) / c.Size)
 		out := make([]uint16, min(elems, pieceElems))
 		for at := int64(0); at < elems; at += pieceElems {
 			n := int(min(elems-at, pieceElems))
-			src := data[at*int64(c.size):][:n*c.size]
+			src := data[at*int64(c.Size):][:n*c.Size]
 			var b []byte
 			if vector {
-				x, err := c.f32Values(src, n, at)
+				x, err := c.F32(src, n, at)
 				if err != nil {
 					return err
 				}
 				b = kernels.F32Bytes(x)
 			} else {
-				if err := c.f16(out[:n], src, at); err != nil {
+				if err := c.F16(out[:n], src, at); err != nil {
 					return err
 				}
 				b = kernels.U16Bytes(out[:n])
@@ -62,7 +63,7 @@ func (r *repacker) entry(name string, underflow *int64) (tensors.Entry, error) {
 				return err
 			}
 		}
-		*underflow += c.underflow
+		*underflow += c.Underflow
 		return nil
 	}
 	return ent, nil

@@ -148,11 +148,14 @@ func transposeInto(dst []uint16, stride int, src []uint16, rows, cols int) {
 }
 
 // CheckpointSource reads a Hugging Face checkpoint. Values that float16 cannot hold are refused; Underflow counts those
-// that became zero or lost bits below the smallest normal number.
+// that it holds less exactly because they are small.
 type CheckpointSource struct {
 	C         *checkpoint.Checkpoint
 	Underflow map[string]int64 // by tensor
 }
+
+// pieceValues is how many values are converted at a time.
+const pieceValues = 1 << 16
 
 // Has reports whether the checkpoint stores the tensor.
 func (s *CheckpointSource) Has(name string) bool {
@@ -162,108 +165,48 @@ func (s *CheckpointSource) Has(name string) bool {
 
 // Halves converts a tensor to float16, rounding to nearest, ties to even.
 func (s *CheckpointSource) Halves(dst []uint16, name string) error {
-	info, b, err := s.tensor(name, len(dst))
-	if err != nil {
-		return err
-	}
-	if info.DType == "F16" {
-		copy(kernels.U16Bytes(dst), b)
-		for i, v := range dst {
-			if v&0x7c00 == 0x7c00 {
-				return s.refuse(name, i, "is not a finite number")
-			}
-		}
-		return nil
-	}
-	var block [4096]float32
-	var lost int64
-	for i := 0; i < len(dst); i += len(block) {
-		n := min(len(block), len(dst)-i)
-		f := block[:n]
-		decode(f, info.DType, b[i*dtypeSize(info.DType):])
-		out := dst[i : i+n]
-		kernels.F32ToF16(out, f)
-		for j, v := range out {
-			switch {
-			case f[j] != f[j]:
-				return s.refuse(name, i+j, "is not a number")
-			case v&0x7c00 == 0x7c00:
-				return s.refuse(name, i+j, fmt.Sprintf("is %g, beyond float16's largest 65504", f[j]))
-			case v&0x7c00 == 0 && kernels.F16Value(v) != f[j]:
-				lost++
-			}
-		}
-	}
-	if lost > 0 {
+	c, err := s.convert(name, len(dst), func(c *Converter, src []byte, at, n int) error {
+		return c.F16(dst[at:at+n], src, int64(at))
+	})
+	if err == nil && c.Underflow > 0 {
 		if s.Underflow == nil {
 			s.Underflow = map[string]int64{}
 		}
-		s.Underflow[name] = lost
+		s.Underflow[name] = c.Underflow
 	}
-	return nil
+	return err
 }
 
 // Floats converts a tensor to float32, exactly.
 func (s *CheckpointSource) Floats(dst []float32, name string) error {
-	info, b, err := s.tensor(name, len(dst))
-	if err != nil {
+	_, err := s.convert(name, len(dst), func(c *Converter, src []byte, at, n int) error {
+		x, err := c.F32(src, n, int64(at))
+		copy(dst[at:], x)
 		return err
-	}
-	decode(dst, info.DType, b)
-	for i, v := range dst {
-		if v-v != 0 {
-			return s.refuse(name, i, "is not a finite number")
-		}
-	}
-	return nil
+	})
+	return err
 }
 
-func (s *CheckpointSource) tensor(name string, want int) (tensors.Info, []byte, error) {
+// convert calls f for the pieces of a tensor of want values.
+func (s *CheckpointSource) convert(name string, want int, f func(c *Converter, src []byte, at, n int) error) (*Converter, error) {
 	info, b, err := s.C.Tensor(name)
 	if err != nil {
-		return info, nil, err
+		return nil, err
 	}
-	size := dtypeSize(info.DType)
-	if size == 0 {
-		return info, nil, format.Inputf("%s: tensor %s has dtype %s; only F32, F16 and BF16 are supported", s.C.Dir, name, info.DType)
+	c, err := NewConverter(s.C.Path(name), info)
+	if err != nil {
+		return nil, err
 	}
-	if len(b) != want*size {
-		return info, nil, format.Inputf("%s: tensor %s holds %d values, the configuration needs %d", s.C.Dir, name, len(b)/size, want)
+	if len(b) != want*c.Size {
+		return nil, format.Inputf("%s: tensor %s holds %d values, the configuration needs %d", s.C.Path(name), name, len(b)/c.Size, want)
 	}
-	return info, b, nil
-}
-
-func (s *CheckpointSource) refuse(name string, at int, why string) error {
-	return format.Hint(format.Inputf("%s: tensor %s: value %d %s", s.C.Dir, name, at, why), "weights are stored as float16; this checkpoint cannot be converted faithfully")
-}
-
-func dtypeSize(dtype string) int {
-	switch dtype {
-	case "F32":
-		return 4
-	case "F16", "BF16":
-		return 2
-	}
-	return 0
-}
-
-// decode reads len(dst) little-endian values; b may be unaligned.
-func decode(dst []float32, dtype string, b []byte) {
-	var raw [4096]uint16
-	switch dtype {
-	case "F32":
-		copy(kernels.F32Bytes(dst), b)
-	case "F16", "BF16":
-		for i := 0; i < len(dst); i += len(raw) {
-			n := min(len(raw), len(dst)-i)
-			copy(kernels.U16Bytes(raw[:n]), b[2*i:])
-			if dtype == "F16" {
-				kernels.F16ToF32(dst[i:i+n], raw[:n])
-			} else {
-				kernels.BF16ToF32(dst[i:i+n], raw[:n])
-			}
+	for at := 0; at < want; at += pieceValues {
+		n := min(pieceValues, want-at)
+		if err := f(c, b[at*c.Size:], at, n); err != nil {
+			return nil, err
 		}
 	}
+	return c, nil
 }
 
 // FileSource reads float16 matrices and float32 vectors of a bundle's resident.safetensors straight into their place,

@@ -1,4 +1,4 @@
-package repack
+package model
 
 import (
 	"encoding/binary"
@@ -9,38 +9,39 @@ import (
 	"neuroprefetcher/kernels"
 )
 
-// converter turns pieces of one source tensor into float16 or float32. Its scratch belongs to one goroutine.
-type converter struct {
+// Converter turns pieces of one source tensor into float16 or float32. Its scratch belongs to one goroutine.
+type Converter struct {
 	info tensors.Info
 	file string // for messages
-	size int    // bytes of a source element
+	Size int    // bytes of a source element
 	u16  []uint16
 	f32  []float32
 
-	underflow int64 // non-zero values below 2^-14 that float16 does not hold exactly
+	Underflow int64 // non-zero values below 2^-14 that float16 does not hold exactly
 }
 
-func newConverter(dir string, info tensors.Info) (*converter, error) {
-	c := &converter{info: info, file: dir}
+// NewConverter refuses a type that has no float16. file names the tensor's file in messages.
+func NewConverter(file string, info tensors.Info) (*Converter, error) {
+	c := &Converter{info: info, file: file}
 	switch info.DType {
 	case "F16", "BF16":
-		c.size = 2
+		c.Size = 2
 	case "F32":
-		c.size = 4
+		c.Size = 4
 	default:
-		return nil, format.Inputf("%s: tensor %s: dtype %s cannot be converted to float16", dir, info.Name, info.DType)
+		return nil, format.Inputf("%s: tensor %s: dtype %s cannot be converted to float16", file, info.Name, info.DType)
 	}
 	return c, nil
 }
 
-// clone gives another goroutine its own scratch.
-func (c *converter) clone() *converter { return &converter{info: c.info, file: c.file, size: c.size} }
+// Clone gives another goroutine a converter of its own.
+func (c *Converter) Clone() *Converter { return &Converter{info: c.info, file: c.file, Size: c.Size} }
 
 // minNormal is the smallest float16 pattern with full precision, 2^-14.
 const minNormal = 0x0400
 
-// f16 converts len(dst) elements of the source's bytes, the first of which is element at of the tensor.
-func (c *converter) f16(dst []uint16, src []byte, at int64) error {
+// F16 converts len(dst) elements of the source's bytes, the first of which is element at of the tensor.
+func (c *Converter) F16(dst []uint16, src []byte, at int64) error {
 	if c.info.DType == "F16" {
 		copy(kernels.U16Bytes(dst), src)
 	} else {
@@ -48,7 +49,7 @@ func (c *converter) f16(dst []uint16, src []byte, at int64) error {
 		kernels.F32ToF16(dst, x)
 		for i, h := range dst {
 			if a := h &^ 0x8000; a <= minNormal && kernels.F16Value(h) != x[i] {
-				c.underflow++
+				c.Underflow++
 			}
 		}
 	}
@@ -60,8 +61,8 @@ func (c *converter) f16(dst []uint16, src []byte, at int64) error {
 	return nil
 }
 
-// f32Values converts exactly.
-func (c *converter) f32Values(src []byte, n int, at int64) ([]float32, error) {
+// F32 converts n elements exactly, in scratch that the next call overwrites.
+func (c *Converter) F32(src []byte, n int, at int64) ([]float32, error) {
 	x := c.widen(src, n)
 	for i, v := range x {
 		if v-v != 0 { // infinite or NaN
@@ -72,7 +73,7 @@ func (c *converter) f32Values(src []byte, n int, at int64) ([]float32, error) {
 }
 
 // widen gives n source elements as float32, in scratch. The source may lie at any address.
-func (c *converter) widen(src []byte, n int) []float32 {
+func (c *Converter) widen(src []byte, n int) []float32 {
 	if cap(c.f32) < n {
 		c.f32 = make([]float32, n)
 	}
@@ -95,8 +96,8 @@ func (c *converter) widen(src []byte, n int) []float32 {
 }
 
 // refuse names the value that stopped the conversion: element i of src, at+i of the tensor.
-func (c *converter) refuse(src []byte, i int, at int64) error {
-	b := src[i*c.size:]
+func (c *Converter) refuse(src []byte, i int, at int64) error {
+	b := src[i*c.Size:]
 	var v float32
 	switch c.info.DType {
 	case "F32":
