@@ -55,6 +55,8 @@ type Engine struct {
 	stream   *streamer      // layers that are read whole; nil when every MLP is in memory
 	dense    []model.Rows   // per layer, N = 0 when it is not in memory
 	sparse   []*sparseLayer // per layer, nil unless it is a sparse one
+	checking *sparseLayer   // the layer whose new rows are being checked
+	runCheck func(lo, hi int)
 	selector predictor.Selector
 	chooser  resident.Chooser // one for all layers: its working memory is a few bytes per neuron
 	gate0    gate0Namer

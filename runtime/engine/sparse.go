@@ -64,15 +64,10 @@ func (e *Engine) finish(s *sparseLayer) error {
 	if i := slices.Index(done, false); err != nil && i >= 0 {
 		err = rowError(s.layer, int(s.delta.In[i]), err)
 	}
-	for i, n := range s.delta.In {
-		if !done[i] {
-			continue
-		}
-		if bad := e.checkRecord(s.layer, int(n), s.items[i].Dst); bad != nil {
-			done[i] = false
-			if err == nil {
-				err = bad
-			}
+	e.checkRows(s)
+	if i := slices.Index(done, false); err == nil && i >= 0 {
+		if err = e.checkRecord(s.layer, int(s.delta.In[i]), s.items[i].Dst); err == nil {
+			err = format.Corruptf("layer %d, neuron %d: changed while it was checked", s.layer, s.delta.In[i])
 		}
 	}
 	if err != nil {
