@@ -5,9 +5,12 @@
 //	capture    checkpoint + text + thresholds → masks and features
 //	cluster    masks → centroids
 //	train      features + centroid ids → predictor
+//	moments    checkpoint + text → second moments of the residual stream
+//	regress    moments → low-rank factors of the lookahead selector
 //	repack     checkpoint → neuron records and the resident tensors
 //	bundle     all of these → one directory (package assemble)
 //	prepare    the stages in their order
+//	calib      what they share of calibration: text, windows, the forward walk, file formats
 //	stage      the rules they share: keys, resuming, locking, progress, reports
 //
 // Stages may import runtime/model, so that what is calibrated is what runs; no stage imports another. prepare

@@ -7,6 +7,9 @@
 //	storage    reads from the drive
 //	engine     the token loop and the memory plan; start here
 //	sample     logits → the next token     eval  log-probabilities, perplexity
+//	serve      OpenAI-shaped requests over HTTP, and a page
+//	measure    what the drive gives, which dense prefix is the fastest
+//	synthetic  bundles of random weights and traces, for measuring at full size
 //
 // It may import format/... and kernels, never prep.
 package runtime
