@@ -38,8 +38,8 @@ func (q *matrix) values() []float64 {
 	return out
 }
 
-// quantise rounds x (rows, cols).
-func quantise(x []float64, rows, cols int) *matrix {
+// encode rounds x (rows, cols).
+func encode(x []float64, rows, cols int) *matrix {
 	q := &matrix{rows: rows, cols: cols}
 	pad := q.padded()
 	q.codes, q.scales = make([]int8, rows*pad), make([]uint16, rows*pad/group)

@@ -206,8 +206,8 @@ func layer(pool *kernels.Pool, o Options, m *calib.Moments, l, rank int, path st
 		if err != nil {
 			return err
 		}
-		entries = append(entries, f.in.entries(predictor.InName(proj, l))...)
-		entries = append(entries, f.out.entries(predictor.OutName(proj, l))...)
+		entries = append(entries, f.in.(*matrix).entries(predictor.InName(proj, l))...)
+		entries = append(entries, f.out.(*matrix).entries(predictor.OutName(proj, l))...)
 		dev, miss, all := make([]float64, len(f.residual)), 0.0, 0.0
 		for i, v := range f.residual {
 			d := weight[proj][i] * weight[proj][i]

@@ -106,13 +106,19 @@ func (p *problem) output(w []float32) *output {
 	return o
 }
 
-// rounding makes codes of x (rows, cols).
-type rounding func(x []float64, rows, cols int) *matrix
+// rounded is a matrix after rounding; values are (rows, cols).
+type rounded interface{ values() []float64 }
+
+// rounding rounds x (rows, cols).
+type rounding func(x []float64, rows, cols int) rounded
+
+// quantise rounds to 4-bit codes.
+func quantise(x []float64, rows, cols int) rounded { return encode(x, rows, cols) }
 
 // factors are the quantised rank-r map of one projection: ŷ = offset + Out·(In·(x·invDev)).
 type factors struct {
 	rank     int
-	in, out  *matrix   // (r, H), (M, r)
+	in, out  rounded   // (r, H), (M, r)
 	offset   []float64 // (M)
 	residual []float64 // (M) E[(y − ŷ)²]
 	spectrum []float64 // weighted energy that each dimension explains, descending (H)
