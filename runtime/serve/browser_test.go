@@ -329,10 +329,28 @@ func TestPageInBrowser(t *testing.T) {
 	}
 	b.screen(1280, 800, true)
 	b.shot("wide-dark")
+
+	// A model without a chat template is continued; a server with a key wants it in the settings.
+	rig := alphaBeta()
+	rig.Template = ""
+	raw := open(t, rig.Bundle(t), engine.Options{}, Options{Model: "raw", Keys: []string{"k"}})
+	b.do("Page.navigate", map[string]any{"url": raw.url + "/"})
+	b.until(`/API key/.test(document.getElementById("offline")?.textContent)`)
+	set("key", "k")
+	set("temperature", "0")
+	set("system", "")
+	b.until(`document.title.startsWith("raw") && document.getElementById("offline").textContent === "" && /no chat template/.test(document.querySelector(".hello").textContent)`)
+	b.js(`document.getElementById("text").focus()`)
+	b.typed("x")
+	b.press("Enter", "Enter", 13, 0, "\r")
+	b.until(`document.querySelector(".under") && document.querySelector(".msg.assistant").textContent === "alpha beta"`)
+	if got := b.js(`document.getElementById("layers-note").textContent`); got != "All 3 layers' MLPs are in memory." {
+		t.Errorf("layers: %q", got)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, line := range b.console {
-		if !strings.Contains(line, "400 (Bad Request)") {
+		if !strings.Contains(line, "400 (Bad Request)") && !strings.Contains(line, "401 (Unauthorized)") { // the browser logs these itself
 			t.Errorf("console: %s", line)
 		}
 	}
