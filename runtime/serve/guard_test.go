@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -292,6 +293,109 @@ func TestShutdown(t *testing.T) {
 		}
 		s.Close()
 	}
+}
+
+// TestSlowReader holds that a client that does not read holds nobody up and gets its answer whole when it does.
+func TestSlowReader(t *testing.T) {
+	s := open(t, endless(t), engine.Options{}, Options{})
+	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	body := `{"prompt":"x","temperature":0,"n":80,"max_tokens":250,"stream":true}` // some 3 MB of events, more than the sockets hold
+	fmt.Fprintf(c, "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", len(body), body)
+	waitFor(t, "tokens", func() bool { return s.m.generated.Load() > 0 })
+	s.post("/v1/completions", `{"prompt":"x","temperature":0,"max_tokens":2}`).first(t, "another client", "xx", "length")
+	if n := s.m.generated.Load(); n != 80*250+2 {
+		t.Errorf("%d tokens", n)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if err != nil || strings.Count(string(b), `"text":"x"`) != 80*250 || strings.Count(string(b), "[DONE]") != 1 {
+		t.Errorf("%d bytes, %d tokens, %v", len(b), strings.Count(string(b), `"text":"x"`), err)
+	}
+}
+
+// TestHeaderLimit holds that endless headers are refused.
+func TestHeaderLimit(t *testing.T) {
+	e := enginetest.Open(t, endless(t), engine.Options{})
+	s, err := New(e, Options{Model: "m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx, l) }()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: x\r\n")
+	for range 40 {
+		if _, err := fmt.Fprintf(c, "X-Long: %s\r\n", strings.Repeat("y", 4000)); err != nil {
+			break // it has been refused already
+		}
+	}
+	b := make([]byte, 100)
+	n, _ := c.Read(b)
+	if got := string(b[:n]); n > 0 && !strings.Contains(got, "431") {
+		t.Errorf("%q", got)
+	}
+	c.Close()
+	stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	s.Close()
+}
+
+// TestConnectionLimit holds that a limited listener takes no more connections than it may, and the next once one ends.
+func TestConnectionLimit(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := limitConns(inner, 2)
+	accepted := make(chan net.Conn, 3)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			accepted <- c
+		}
+	}()
+	for range 3 {
+		c, err := net.Dial("tcp", inner.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	first := <-accepted
+	defer (<-accepted).Close()
+	select {
+	case <-accepted:
+		t.Fatal("a third connection was accepted")
+	case <-time.After(50 * time.Millisecond):
+	}
+	first.Close()
+	first.Close() // gives one place back, not two
+	defer (<-accepted).Close()
+	l.Close()
+	<-ended
 }
 
 // TestEndingServer holds what a request gets that arrives on an open connection while the server stops.
