@@ -3,6 +3,7 @@
 //   - text/: calibration text, tokenised whole, and where a token came from; windows.go cuts it.
 //   - counts.go: counters of magnitudes by float16 bit pattern, and the thresholds that follow from them.
 //   - parts.go: the capture stage's files: masks, layer-0 features, importance sums.
+//   - moments.go: the moments stage's file: second moments of the residual stream.
 //   - seal.go: checksums by which an interrupted stage trusts its finished units.
 //   - tables.go: the cluster stage's files: ids, centroids, member frequencies.
 //

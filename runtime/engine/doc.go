@@ -9,7 +9,8 @@
 // Start at Open (open.go), which plans the memory (plan.go), loads what stays (load.go) and returns an Engine. Prefill
 // (prefill.go) runs a prompt through whole layers; Step (token.go) runs one token; Generate (generate.go) strings them
 // together with a sampler and a tokenizer. stream.go reads whole layers ahead of their use, sparse.go holds the slot
-// maps and turns a selector's scores into reads.
+// maps and turns a selector's scores into reads: a token-level selector's after layer 0, a stepwise one's where it names
+// a layer.
 //
 // Invariants: resident and stream give the same bits; sparse with K_max = M gives the same bits as both; a slot map
 // says what is in the slots even after a failed read; nothing allocates per token.
