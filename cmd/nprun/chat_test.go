@@ -254,7 +254,7 @@ func TestTerminal(t *testing.T) {
 					t.Fatalf("the program ended; waiting for %q in %q", text, screen)
 				}
 				screen += p
-			case <-time.After(20 * time.Second):
+			case <-time.After(2 * time.Minute):
 				t.Fatalf("waited for %q in %q", text, screen)
 			}
 		}
@@ -294,7 +294,7 @@ func TestTerminal(t *testing.T) {
 		if err != nil {
 			t.Errorf("exit: %v", err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("Ctrl-D does not leave")
 	}
 	b, err := os.ReadFile(saved)

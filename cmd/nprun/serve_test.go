@@ -122,7 +122,7 @@ func TestServeRefusals(t *testing.T) {
 		cmd.Env = append(os.Environ(), "NPRUN_TEST_MAIN=1")
 		var stdout, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
-		timer := time.AfterFunc(20*time.Second, func() { cmd.Process.Kill() })
+		timer := time.AfterFunc(2*time.Minute, func() { cmd.Process.Kill() })
 		cmd.Run()
 		timer.Stop()
 		if code := cmd.ProcessState.ExitCode(); code != c.code || !strings.Contains(stderr.String(), c.text) || stdout.Len() != 0 {

@@ -139,7 +139,7 @@ func (b *browser) call(session, method string, params map[string]any) json.RawMe
 	select {
 	case r := <-c:
 		return r
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		if method != "Browser.close" {
 			b.t.Fatalf("the browser does not answer %s", method)
 		}
@@ -168,13 +168,13 @@ func (b *browser) js(expr string) string {
 
 func (b *browser) until(expr string) {
 	b.t.Helper()
-	for range 600 {
+	for range 2400 {
 		if b.js("Boolean("+expr+")") == "true" {
 			return
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	b.t.Fatalf("waited 30 s for %s; the page says %.600q", expr, b.js("document.body.innerText"))
+	b.t.Fatalf("waited two minutes for %s; the page says %.600q", expr, b.js("document.body.innerText"))
 }
 
 func (b *browser) typed(text string) { b.do("Input.insertText", map[string]any{"text": text}) }

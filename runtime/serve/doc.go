@@ -9,6 +9,11 @@
 //	queue.go          who waits                    guard.go                 keys, origins, hosts, connections
 //	stats.go          /stats, /metrics             page.go, page.html       the page
 //
+// A request goes on from what the key-value cache holds of its prompt. In sparse mode the cached keys and values of an
+// earlier answer are those of its sparse steps, where a fresh prompt would run through whole layers: the same conversation
+// can go on in other words. cache_prompt: false, an addition to OpenAI's fields like top_k, min_p, repetition_penalty and
+// ignore_eos, starts afresh.
+//
 // Invariants: the engine is touched by the worker alone; a client that leaves stops its work within a layer; text that
 // is streamed joins to the text that is not; a log-probability that is not finite is sent as null; nothing of a prompt
 // is logged.
