@@ -59,17 +59,15 @@ func open(t testing.TB, dir string, eo engine.Options, o Options) *site {
 
 // reply is an answer of either endpoint, streamed or not.
 type reply struct {
-	status  int
-	header  http.Header
-	body    string
-	texts   []string // by choice
-	finish  []string
-	deltas  [][]string // by choice, the pieces that were not empty
-	logs    []*completionLogprobs
-	chatLog []*chatLogprobs
-	usage   *usage
-	done    bool // [DONE] was there
-	err     *apiError
+	status int
+	header http.Header
+	body   string
+	texts  []string // by choice
+	finish []string
+	deltas [][]string // by choice, the pieces that were not empty
+	usage  *usage
+	done   bool // [DONE] was there
+	err    *apiError
 }
 
 type wireChoice struct {
