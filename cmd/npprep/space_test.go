@@ -67,7 +67,7 @@ func TestOutputTooSmall(t *testing.T) {
 	if !ok {
 		return
 	}
-	if !strings.Contains(out, "exit 5") || !strings.Contains(out, "no space") || !strings.Contains(out, "wanted") || strings.Contains(out, "left") {
+	if !strings.Contains(out, "exit 5") || !strings.Contains(out, "no space") || !strings.Contains(out, "wanted") || strings.Contains(out, "left "+dir) {
 		t.Errorf("%s", out)
 	}
 	if _, err := os.Stat(filepath.Join(work, "repack", "stage.json")); err != nil {
