@@ -27,12 +27,14 @@ func DownRows(y []float32, a []float32, mem []uint16, off []int, hidden, lo, hi 
 	mem = mem[:len(mem):len(mem)] // a record must end within the length, not the capacity
 	y = y[lo:hi]
 	i := 0
+	var now, next [4][]uint16
+	last, ahead := len(off)-1, 4*groupsAhead(len(y))
 	for ; i+4 <= len(off); i += 4 {
-		axpy4F16(y, (*[4]float32)(a[i:]),
-			mem[off[i]:][2*hidden+lo:2*hidden+hi],
-			mem[off[i+1]:][2*hidden+lo:2*hidden+hi],
-			mem[off[i+2]:][2*hidden+lo:2*hidden+hi],
-			mem[off[i+3]:][2*hidden+lo:2*hidden+hi])
+		for k := range 4 {
+			now[k] = mem[off[i+k]:][2*hidden+lo : 2*hidden+hi]
+			next[k] = mem[off[min(i+k+ahead, last)]:][2*hidden+lo : 2*hidden+hi]
+		}
+		axpy4F16(y, (*[4]float32)(a[i:]), &now, &next)
 	}
 	for ; i < len(off); i++ {
 		axpyF16(y, a[i], mem[off[i]:][2*hidden+lo:2*hidden+hi])
@@ -45,9 +47,14 @@ func WeightedSumF16(y []float32, p []float32, v []uint16, stride int) {
 	check(stride >= n && (rows == 0 || (rows-1)*stride+n <= len(v)), "WeightedSumF16")
 	clear(y)
 	t := 0
+	var now, next [4][]uint16
+	last, ahead := rows-1, 4*groupsAhead(n)
 	for ; t+4 <= rows; t += 4 {
-		axpy4F16(y, (*[4]float32)(p[t:]),
-			v[t*stride:][:n], v[(t+1)*stride:][:n], v[(t+2)*stride:][:n], v[(t+3)*stride:][:n])
+		for k := range 4 {
+			now[k] = v[(t+k)*stride:][:n]
+			next[k] = v[min(t+k+ahead, last)*stride:][:n]
+		}
+		axpy4F16(y, (*[4]float32)(p[t:]), &now, &next)
 	}
 	for ; t < rows; t++ {
 		axpyF16(y, p[t], v[t*stride:][:n])

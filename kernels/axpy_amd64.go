@@ -26,14 +26,14 @@ func axpyF16(y []float32, a float32, w []uint16) {
 	}
 }
 
-func axpy4F16(y []float32, a *[4]float32, w0, w1, w2, w3 []uint16) {
+func axpy4F16(y []float32, a *[4]float32, w, next *[4][]uint16) {
 	switch {
 	case useAVX512:
-		axpy4F16AVX512(unsafe.SliceData(y), a, unsafe.SliceData(w0), unsafe.SliceData(w1), unsafe.SliceData(w2), unsafe.SliceData(w3), len(y))
+		axpy4F16AVX512(unsafe.SliceData(y), a, w, next, len(y), split(len(y)))
 	case useAVX2:
-		axpy4F16AVX2(unsafe.SliceData(y), a, unsafe.SliceData(w0), unsafe.SliceData(w1), unsafe.SliceData(w2), unsafe.SliceData(w3), len(y))
+		axpy4F16AVX2(unsafe.SliceData(y), a, w, next, len(y), split(len(y)))
 	default:
-		axpy4F16Generic(y, a, w0, w1, w2, w3)
+		axpy4F16Generic(y, a, w)
 	}
 }
 
@@ -46,7 +46,7 @@ func axpyF32AVX2(y, x *float32, n int, a float32)
 func axpyF16AVX2(y *float32, w *uint16, n int, a float32)
 
 //go:noescape
-func axpy4F16AVX2(y *float32, a *[4]float32, w0, w1, w2, w3 *uint16, n int)
+func axpy4F16AVX2(y *float32, a *[4]float32, w, next *[4][]uint16, n, split int)
 
 //go:noescape
 func axpyF32AVX512(y, x *float32, n int, a float32)
@@ -55,4 +55,4 @@ func axpyF32AVX512(y, x *float32, n int, a float32)
 func axpyF16AVX512(y *float32, w *uint16, n int, a float32)
 
 //go:noescape
-func axpy4F16AVX512(y *float32, a *[4]float32, w0, w1, w2, w3 *uint16, n int)
+func axpy4F16AVX512(y *float32, a *[4]float32, w, next *[4][]uint16, n, split int)

@@ -22,12 +22,12 @@ func axpyF16(y []float32, a float32, w []uint16) {
 	}
 }
 
-func axpy4F16(y []float32, a *[4]float32, w0, w1, w2, w3 []uint16) {
+func axpy4F16(y []float32, a *[4]float32, w, next *[4][]uint16) {
 	switch {
 	case useNEON:
-		axpy4F16NEON(unsafe.SliceData(y), a, unsafe.SliceData(w0), unsafe.SliceData(w1), unsafe.SliceData(w2), unsafe.SliceData(w3), len(y))
+		axpy4F16NEON(unsafe.SliceData(y), a, w, next, len(y), split(len(y)))
 	default:
-		axpy4F16Generic(y, a, w0, w1, w2, w3)
+		axpy4F16Generic(y, a, w)
 	}
 }
 
@@ -40,4 +40,4 @@ func axpyF32NEON(y, x *float32, n int, a float32)
 func axpyF16NEON(y *float32, w *uint16, n int, a float32)
 
 //go:noescape
-func axpy4F16NEON(y *float32, a *[4]float32, w0, w1, w2, w3 *uint16, n int)
+func axpy4F16NEON(y *float32, a *[4]float32, w, next *[4][]uint16, n, split int)

@@ -78,35 +78,56 @@ tail:
 done:
 	RET
 
-// func axpy4F16NEON(y *float32, a *[4]float32, w0, w1, w2, w3 *uint16, n int)
+// func axpy4F16NEON(y *float32, a *[4]float32, w, next *[4][]uint16, n, split int)
 //
-// The four products are added one after the other.
-TEXT ·axpy4F16NEON(SB), NOSPLIT, $0-56
+// The four products are added one after the other. split and next say what to
+// prefetch, as in dot4F16NEON.
+TEXT ·axpy4F16NEON(SB), NOSPLIT, $0-48
 	MOVD y+0(FP), R0
 	MOVD a+8(FP), R1
-	MOVD w0+16(FP), R8
-	MOVD w1+24(FP), R9
-	MOVD w2+32(FP), R10
-	MOVD w3+40(FP), R11
-	MOVD n+48(FP), R2
+	MOVD w+16(FP), R7
+	MOVD 0(R7), R8
+	MOVD 24(R7), R9
+	MOVD 48(R7), R10
+	MOVD 72(R7), R11
+	MOVD n+32(FP), R2
+	MOVD split+40(FP), R4
+	SUB  R4, R2, R6
+	ADD  R6<<1, R8, R12
+	ADD  R6<<1, R9, R13
+	ADD  R6<<1, R10, R14
+	ADD  R6<<1, R11, R15
 	VLD1 (R1), [V4.S4]
 	VDUP V4.S[0], V0.S4
 	VDUP V4.S[1], V1.S4
 	VDUP V4.S[2], V2.S4
 	VDUP V4.S[3], V3.S4
-	SUBS $8, R2, R2
-	BLT  few
 
 eight:
+	SUBS $8, R2, R2
+	BLT  few
+	CBNZ R4, ahead
+	MOVD next+24(FP), R7
+	MOVD 0(R7), R12
+	MOVD 24(R7), R13
+	MOVD 48(R7), R14
+	MOVD 72(R7), R15
+
+ahead:
+	SUB  $8, R4, R4
 	VLD1 (R0), [V4.S4, V5.S4]
 	VLD1.P 16(R8), [V20.H8]
 	VLD1.P 16(R9), [V21.H8]
 	VLD1.P 16(R10), [V22.H8]
 	VLD1.P 16(R11), [V23.H8]
-	PRFM 512(R8), PLDL1KEEP
-	PRFM 512(R9), PLDL1KEEP
-	PRFM 512(R10), PLDL1KEEP
-	PRFM 512(R11), PLDL1KEEP
+	PRFM (R12), PLDL1KEEP
+	PRFM (R13), PLDL1KEEP
+	PRFM (R14), PLDL1KEEP
+	PRFM (R15), PLDL1KEEP
+	ADD  $16, R12, R12
+	ADD  $16, R13, R13
+	ADD  $16, R14, R14
+	ADD  $16, R15, R15
 	FCVTL(6, 20)
 	FCVTL2(7, 20)
 	VFMLA V6.S4, V0.S4, V4.S4
@@ -124,8 +145,7 @@ eight:
 	VFMLA V6.S4, V3.S4, V4.S4
 	VFMLA V7.S4, V3.S4, V5.S4
 	VST1.P [V4.S4, V5.S4], 32(R0)
-	SUBS $8, R2, R2
-	BGE  eight
+	B    eight
 
 few:
 	ADDS $8, R2, R2

@@ -38,9 +38,9 @@ func axpyF16Generic(y []float32, a float32, w []uint16) {
 }
 
 // axpy4F16Generic is four AxpyF16, one after the other.
-func axpy4F16Generic(y []float32, a *[4]float32, w0, w1, w2, w3 []uint16) {
-	axpyF16Generic(y, a[0], w0)
-	axpyF16Generic(y, a[1], w1)
-	axpyF16Generic(y, a[2], w2)
-	axpyF16Generic(y, a[3], w3)
+func axpy4F16Generic(y []float32, a *[4]float32, w *[4][]uint16) {
+	axpyF16Generic(y, a[0], w[0])
+	axpyF16Generic(y, a[1], w[1])
+	axpyF16Generic(y, a[2], w[2])
+	axpyF16Generic(y, a[3], w[3])
 }

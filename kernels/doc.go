@@ -14,6 +14,7 @@
 //	noasm.go      the choice for every other machine and for the tag purego
 //
 // A few subjects need no assembly of their own and are one file.
+// prefetch.go says what the row kernels ask memory for ahead of time.
 //
 // # Levels
 //

@@ -17,14 +17,27 @@ func DotF32(x, y []float32) float32 {
 func GemvF16(dst, x []float32, w []uint16, stride int) {
 	rows, n := len(dst), len(x)
 	check(stride >= n && (rows == 0 || (rows-1)*stride+n <= len(w)), "GemvF16")
+	// Of rows that follow each other, one from each quarter: four long streams
+	// through memory, which the processor's prefetchers like best. Of rows with
+	// gaps, four neighbours. The last rounds repeat the last row, so a row's
+	// result comes from the same instructions wherever it stands.
+	apart, step, rounds := 1, 4, rows
+	if stride == n {
+		apart, step, rounds = (rows+3)/4, 1, (rows+3)/4
+	}
 	var out [4]float32
-	for r := 0; r < rows; r += 4 {
-		// The last group repeats its last row: a row's result comes from the
-		// same instructions wherever it stands.
-		last := rows - 1
-		r1, r2, r3 := min(r+1, last), min(r+2, last), min(r+3, last)
-		dot4F16(&out, x, w[r*stride:][:n], w[r1*stride:][:n], w[r2*stride:][:n], w[r3*stride:][:n])
-		copy(dst[r:], out[:])
+	var now, next [4][]uint16
+	last, ahead := rows-1, step*groupsAhead(n)
+	for r := 0; r < rounds; r += step {
+		for k := range 4 {
+			i := r + k*apart
+			now[k] = w[min(i, last)*stride:][:n]
+			next[k] = w[min(i+ahead, last)*stride:][:n]
+		}
+		dot4F16(&out, x, &now, &next)
+		for k := range 4 {
+			dst[min(r+k*apart, last)] = out[k]
+		}
 	}
 }
 
@@ -36,12 +49,19 @@ func GateUpRows(gate, up, x []float32, mem []uint16, off []int) {
 	check(len(gate) == n && len(up) == n, "GateUpRows")
 	mem = mem[:len(mem):len(mem)] // a record must end within the length, not the capacity
 	var out [4]float32
-	for i := 0; i < n; i += 2 {
-		j := min(i+1, n-1)
-		a, b := mem[off[i]:][:3*h], mem[off[j]:][:3*h]
-		dot4F16(&out, x, a[:h], a[h:2*h], b[:h], b[h:2*h])
-		gate[i], up[i] = out[0], out[1]
-		gate[j], up[j] = out[2], out[3]
+	var g, u, next [4][]uint16
+	last, ahead := n-1, 4*groupsAhead(h)
+	for i := 0; i < n; i += 4 {
+		// The last group repeats its last record, as GemvF16 its last row.
+		for k := range 4 {
+			rec := mem[off[min(i+k, last)]:][:3*h]
+			g[k], u[k] = rec[:h], rec[h:2*h]
+			next[k] = mem[off[min(i+k+ahead, last)]:][:h]
+		}
+		dot4F16(&out, x, &g, &u)
+		copy(gate[i:], out[:])
+		dot4F16(&out, x, &u, &next)
+		copy(up[i:], out[:])
 	}
 }
 

@@ -135,18 +135,26 @@ done:
 	MOVSS X0, ret+24(FP)
 	RET
 
-// func dot4F16AVX2(out *[4]float32, x *float32, w0, w1, w2, w3 *uint16, n int)
+// func dot4F16AVX2(out *[4]float32, x *float32, w, next *[4][]uint16, n, split int)
 //
 // Two accumulators a row: row r in Y(2r) and Y(2r+1). BX is the offset in
-// elements.
-TEXT ·dot4F16AVX2(SB), NOSPLIT, $0-56
-	MOVQ out+0(FP), DX
+// elements. Up to split, the loop prefetches n-split elements ahead in its own
+// rows, then the beginnings of the next rows, so that short rows too are asked
+// for in time.
+TEXT ·dot4F16AVX2(SB), NOSPLIT, $0-48
 	MOVQ x+8(FP), SI
-	MOVQ w0+16(FP), R8
-	MOVQ w1+24(FP), R9
-	MOVQ w2+32(FP), R10
-	MOVQ w3+40(FP), R11
-	MOVQ n+48(FP), CX
+	MOVQ w+16(FP), AX
+	MOVQ 0(AX), R8
+	MOVQ 24(AX), R9
+	MOVQ 48(AX), R10
+	MOVQ 72(AX), R11
+	MOVQ n+32(FP), AX
+	MOVQ split+40(FP), CX
+	SUBQ CX, AX
+	LEAQ (R8)(AX*2), R12
+	LEAQ (R9)(AX*2), R13
+	LEAQ (R10)(AX*2), DI
+	LEAQ (R11)(AX*2), DX
 	XORQ BX, BX
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
@@ -156,35 +164,99 @@ TEXT ·dot4F16AVX2(SB), NOSPLIT, $0-56
 	VXORPS X5, X5, X5
 	VXORPS X6, X6, X6
 	VXORPS X7, X7, X7
-	SUBQ $16, CX
-	JLT  rest
 
-two:
+part:
+	SUBQ $32, CX
+	CMPQ CX, BX
+	JLT  partdone
+
+many:
 	VMOVUPS (SI)(BX*4), Y8
 	VMOVUPS 32(SI)(BX*4), Y9
-	PREFETCHT0 512(R8)(BX*2)
+	PREFETCHT0 (R12)(BX*2)
 	VCVTPH2PS (R8)(BX*2), Y10
 	VCVTPH2PS 16(R8)(BX*2), Y11
 	VFMADD231PS Y8, Y10, Y0
 	VFMADD231PS Y9, Y11, Y1
-	PREFETCHT0 512(R9)(BX*2)
+	PREFETCHT0 (R13)(BX*2)
 	VCVTPH2PS (R9)(BX*2), Y10
 	VCVTPH2PS 16(R9)(BX*2), Y11
 	VFMADD231PS Y8, Y10, Y2
 	VFMADD231PS Y9, Y11, Y3
-	PREFETCHT0 512(R10)(BX*2)
+	PREFETCHT0 (DI)(BX*2)
 	VCVTPH2PS (R10)(BX*2), Y10
 	VCVTPH2PS 16(R10)(BX*2), Y11
 	VFMADD231PS Y8, Y10, Y4
 	VFMADD231PS Y9, Y11, Y5
-	PREFETCHT0 512(R11)(BX*2)
+	PREFETCHT0 (DX)(BX*2)
+	VCVTPH2PS (R11)(BX*2), Y10
+	VCVTPH2PS 16(R11)(BX*2), Y11
+	VFMADD231PS Y8, Y10, Y6
+	VFMADD231PS Y9, Y11, Y7
+	VMOVUPS 64(SI)(BX*4), Y8
+	VMOVUPS 96(SI)(BX*4), Y9
+	VCVTPH2PS 32(R8)(BX*2), Y10
+	VCVTPH2PS 48(R8)(BX*2), Y11
+	VFMADD231PS Y8, Y10, Y0
+	VFMADD231PS Y9, Y11, Y1
+	VCVTPH2PS 32(R9)(BX*2), Y10
+	VCVTPH2PS 48(R9)(BX*2), Y11
+	VFMADD231PS Y8, Y10, Y2
+	VFMADD231PS Y9, Y11, Y3
+	VCVTPH2PS 32(R10)(BX*2), Y10
+	VCVTPH2PS 48(R10)(BX*2), Y11
+	VFMADD231PS Y8, Y10, Y4
+	VFMADD231PS Y9, Y11, Y5
+	VCVTPH2PS 32(R11)(BX*2), Y10
+	VCVTPH2PS 48(R11)(BX*2), Y11
+	VFMADD231PS Y8, Y10, Y6
+	VFMADD231PS Y9, Y11, Y7
+	ADDQ $32, BX
+	CMPQ BX, CX
+	JLE  many
+
+partdone:
+	ADDQ $32, CX
+	CMPQ CX, n+32(FP)
+	JE   last
+	MOVQ next+24(FP), AX
+	MOVQ 0(AX), R12
+	MOVQ 24(AX), R13
+	MOVQ 48(AX), DI
+	MOVQ 72(AX), DX
+	ADDQ CX, CX
+	SUBQ CX, R12
+	SUBQ CX, R13
+	SUBQ CX, DI
+	SUBQ CX, DX
+	MOVQ n+32(FP), CX
+	JMP  part
+
+last:
+	SUBQ BX, CX
+	MOVQ out+0(FP), DX
+	SUBQ $16, CX
+	JLT  rest
+	VMOVUPS (SI)(BX*4), Y8
+	VMOVUPS 32(SI)(BX*4), Y9
+	VCVTPH2PS (R8)(BX*2), Y10
+	VCVTPH2PS 16(R8)(BX*2), Y11
+	VFMADD231PS Y8, Y10, Y0
+	VFMADD231PS Y9, Y11, Y1
+	VCVTPH2PS (R9)(BX*2), Y10
+	VCVTPH2PS 16(R9)(BX*2), Y11
+	VFMADD231PS Y8, Y10, Y2
+	VFMADD231PS Y9, Y11, Y3
+	VCVTPH2PS (R10)(BX*2), Y10
+	VCVTPH2PS 16(R10)(BX*2), Y11
+	VFMADD231PS Y8, Y10, Y4
+	VFMADD231PS Y9, Y11, Y5
 	VCVTPH2PS (R11)(BX*2), Y10
 	VCVTPH2PS 16(R11)(BX*2), Y11
 	VFMADD231PS Y8, Y10, Y6
 	VFMADD231PS Y9, Y11, Y7
 	ADDQ $16, BX
 	SUBQ $16, CX
-	JGE  two
 
 rest:
 	ADDQ $8, CX
@@ -397,18 +469,26 @@ done:
 	MOVSS X0, ret+24(FP)
 	RET
 
-// func dot4F16AVX512(out *[4]float32, x *float32, w0, w1, w2, w3 *uint16, n int)
+// func dot4F16AVX512(out *[4]float32, x *float32, w, next *[4][]uint16, n, split int)
 //
 // Two accumulators a row: row r in Z(2r) and Z(2r+1). BX is the offset in
-// elements.
-TEXT ·dot4F16AVX512(SB), NOSPLIT, $0-56
-	MOVQ out+0(FP), DX
+// elements. Up to split, the loop prefetches n-split elements ahead in its own
+// rows, then the beginnings of the next rows, so that short rows too are asked
+// for in time.
+TEXT ·dot4F16AVX512(SB), NOSPLIT, $0-48
 	MOVQ x+8(FP), SI
-	MOVQ w0+16(FP), R8
-	MOVQ w1+24(FP), R9
-	MOVQ w2+32(FP), R10
-	MOVQ w3+40(FP), R11
-	MOVQ n+48(FP), CX
+	MOVQ w+16(FP), AX
+	MOVQ 0(AX), R8
+	MOVQ 24(AX), R9
+	MOVQ 48(AX), R10
+	MOVQ 72(AX), R11
+	MOVQ n+32(FP), AX
+	MOVQ split+40(FP), CX
+	SUBQ CX, AX
+	LEAQ (R8)(AX*2), R12
+	LEAQ (R9)(AX*2), R13
+	LEAQ (R10)(AX*2), DI
+	LEAQ (R11)(AX*2), DX
 	XORQ BX, BX
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
@@ -418,38 +498,60 @@ TEXT ·dot4F16AVX512(SB), NOSPLIT, $0-56
 	VXORPS X5, X5, X5
 	VXORPS X6, X6, X6
 	VXORPS X7, X7, X7
-	SUBQ $32, CX
-	JLT  rest
 
-two:
+part:
+	SUBQ $32, CX
+	CMPQ CX, BX
+	JLT  partdone
+
+many:
 	VMOVUPS (SI)(BX*4), Z8
 	VMOVUPS 64(SI)(BX*4), Z9
-	PREFETCHT0 512(R8)(BX*2)
+	PREFETCHT0 (R12)(BX*2)
 	VCVTPH2PS (R8)(BX*2), Z10
 	VCVTPH2PS 32(R8)(BX*2), Z11
 	VFMADD231PS Z8, Z10, Z0
 	VFMADD231PS Z9, Z11, Z1
-	PREFETCHT0 512(R9)(BX*2)
+	PREFETCHT0 (R13)(BX*2)
 	VCVTPH2PS (R9)(BX*2), Z10
 	VCVTPH2PS 32(R9)(BX*2), Z11
 	VFMADD231PS Z8, Z10, Z2
 	VFMADD231PS Z9, Z11, Z3
-	PREFETCHT0 512(R10)(BX*2)
+	PREFETCHT0 (DI)(BX*2)
 	VCVTPH2PS (R10)(BX*2), Z10
 	VCVTPH2PS 32(R10)(BX*2), Z11
 	VFMADD231PS Z8, Z10, Z4
 	VFMADD231PS Z9, Z11, Z5
-	PREFETCHT0 512(R11)(BX*2)
+	PREFETCHT0 (DX)(BX*2)
 	VCVTPH2PS (R11)(BX*2), Z10
 	VCVTPH2PS 32(R11)(BX*2), Z11
 	VFMADD231PS Z8, Z10, Z6
 	VFMADD231PS Z9, Z11, Z7
 	ADDQ $32, BX
-	SUBQ $32, CX
-	JGE  two
+	CMPQ BX, CX
+	JLE  many
 
-rest:
-	ADDQ $16, CX
+partdone:
+	ADDQ $32, CX
+	CMPQ CX, n+32(FP)
+	JE   last
+	MOVQ next+24(FP), AX
+	MOVQ 0(AX), R12
+	MOVQ 24(AX), R13
+	MOVQ 48(AX), DI
+	MOVQ 72(AX), DX
+	ADDQ CX, CX
+	SUBQ CX, R12
+	SUBQ CX, R13
+	SUBQ CX, DI
+	SUBQ CX, DX
+	MOVQ n+32(FP), CX
+	JMP  part
+
+last:
+	SUBQ BX, CX
+	MOVQ out+0(FP), DX
+	SUBQ $16, CX
 	JLT  sum
 	VMOVUPS (SI)(BX*4), Z8
 	VCVTPH2PS (R8)(BX*2), Z10

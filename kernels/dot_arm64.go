@@ -20,12 +20,12 @@ func dotF32(x, y []float32) float32 {
 	return dotF32Generic(x, y)
 }
 
-func dot4F16(out *[4]float32, x []float32, w0, w1, w2, w3 []uint16) {
+func dot4F16(out *[4]float32, x []float32, w, next *[4][]uint16) {
 	switch {
 	case useNEON:
-		dot4F16NEON(out, unsafe.SliceData(x), unsafe.SliceData(w0), unsafe.SliceData(w1), unsafe.SliceData(w2), unsafe.SliceData(w3), len(x))
+		dot4F16NEON(out, unsafe.SliceData(x), w, next, len(x), split(len(x)))
 	default:
-		dot4F16Generic(out, x, w0, w1, w2, w3)
+		dot4F16Generic(out, x, w)
 	}
 }
 
@@ -38,4 +38,4 @@ func dotF16NEON(x *float32, w *uint16, n int) float32
 func dotF32NEON(x, y *float32, n int) float32
 
 //go:noescape
-func dot4F16NEON(out *[4]float32, x *float32, w0, w1, w2, w3 *uint16, n int)
+func dot4F16NEON(out *[4]float32, x *float32, w, next *[4][]uint16, n, split int)

@@ -118,17 +118,26 @@ done:
 	FMOVS F0, ret+24(FP)
 	RET
 
-// func dot4F16NEON(out *[4]float32, x *float32, w0, w1, w2, w3 *uint16, n int)
+// func dot4F16NEON(out *[4]float32, x *float32, w, next *[4][]uint16, n, split int)
 //
-// Two accumulators a row: row r in V(2r) and V(2r+1).
-TEXT ·dot4F16NEON(SB), NOSPLIT, $0-56
+// Two accumulators a row: row r in V(2r) and V(2r+1). R4 counts down to split:
+// before it, the loop prefetches n-split elements ahead in its own rows, then
+// the beginnings of the next rows.
+TEXT ·dot4F16NEON(SB), NOSPLIT, $0-48
 	MOVD out+0(FP), R3
 	MOVD x+8(FP), R0
-	MOVD w0+16(FP), R8
-	MOVD w1+24(FP), R9
-	MOVD w2+32(FP), R10
-	MOVD w3+40(FP), R11
-	MOVD n+48(FP), R2
+	MOVD w+16(FP), R7
+	MOVD 0(R7), R8
+	MOVD 24(R7), R9
+	MOVD 48(R7), R10
+	MOVD 72(R7), R11
+	MOVD n+32(FP), R2
+	MOVD split+40(FP), R4
+	SUB  R4, R2, R6
+	ADD  R6<<1, R8, R12
+	ADD  R6<<1, R9, R13
+	ADD  R6<<1, R10, R14
+	ADD  R6<<1, R11, R15
 	VEOR V0.B16, V0.B16, V0.B16
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V2.B16, V2.B16, V2.B16
@@ -137,19 +146,32 @@ TEXT ·dot4F16NEON(SB), NOSPLIT, $0-56
 	VEOR V5.B16, V5.B16, V5.B16
 	VEOR V6.B16, V6.B16, V6.B16
 	VEOR V7.B16, V7.B16, V7.B16
-	SUBS $8, R2, R2
-	BLT  sum
 
 eight:
+	SUBS $8, R2, R2
+	BLT  sum
+	CBNZ R4, ahead
+	MOVD next+24(FP), R7
+	MOVD 0(R7), R12
+	MOVD 24(R7), R13
+	MOVD 48(R7), R14
+	MOVD 72(R7), R15
+
+ahead:
+	SUB  $8, R4, R4
 	VLD1.P 32(R0), [V16.S4, V17.S4]
 	VLD1.P 16(R8), [V20.H8]
 	VLD1.P 16(R9), [V21.H8]
 	VLD1.P 16(R10), [V22.H8]
 	VLD1.P 16(R11), [V23.H8]
-	PRFM 512(R8), PLDL1KEEP
-	PRFM 512(R9), PLDL1KEEP
-	PRFM 512(R10), PLDL1KEEP
-	PRFM 512(R11), PLDL1KEEP
+	PRFM (R12), PLDL1KEEP
+	PRFM (R13), PLDL1KEEP
+	PRFM (R14), PLDL1KEEP
+	PRFM (R15), PLDL1KEEP
+	ADD  $16, R12, R12
+	ADD  $16, R13, R13
+	ADD  $16, R14, R14
+	ADD  $16, R15, R15
 	FCVTL(18, 20)
 	FCVTL2(19, 20)
 	VFMLA V18.S4, V16.S4, V0.S4
@@ -166,8 +188,7 @@ eight:
 	FCVTL2(19, 23)
 	VFMLA V18.S4, V16.S4, V6.S4
 	VFMLA V19.S4, V17.S4, V7.S4
-	SUBS $8, R2, R2
-	BGE  eight
+	B    eight
 
 sum:
 	FADD4(0, 0, 1)

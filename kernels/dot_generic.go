@@ -17,9 +17,9 @@ func dotF32Generic(x, y []float32) float32 {
 }
 
 // dot4F16Generic is four dot products with one x.
-func dot4F16Generic(out *[4]float32, x []float32, w0, w1, w2, w3 []uint16) {
-	out[0] = dotF16Generic(x, w0)
-	out[1] = dotF16Generic(x, w1)
-	out[2] = dotF16Generic(x, w2)
-	out[3] = dotF16Generic(x, w3)
+func dot4F16Generic(out *[4]float32, x []float32, w *[4][]uint16) {
+	out[0] = dotF16Generic(x, w[0])
+	out[1] = dotF16Generic(x, w[1])
+	out[2] = dotF16Generic(x, w[2])
+	out[3] = dotF16Generic(x, w[3])
 }
