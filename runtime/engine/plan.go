@@ -27,9 +27,12 @@ const (
 // DefaultContext is the longest sequence that is planned for when none is asked for.
 const DefaultContext = 2048
 
-// slack is what the plan leaves free for what it does not count one by one: stacks, heap growth between collections,
-// packing buffers of the matrix products.
-const slack = 12 << 20
+// slack is what the plan leaves free for what it does not count one by one: stacks and heap growth between
+// collections, and for each thread the packing buffers of the matrix products. Runs left at least 5 MiB of 6 unused.
+const (
+	slack       = 5 << 20
+	threadSlack = 512 << 10
+)
 
 // Part is one line of a plan.
 type Part struct {
@@ -217,7 +220,7 @@ func (p *planner) plan(mode string, dense, context, micro int) *Plan {
 	work += int64(p.threads) * int64(model.QueryBlock) * int64(context) * 4
 	add(fmt.Sprintf("working memory, %d tokens of a prompt at a time", micro), work)
 	add("read staging", int64(p.staging()))
-	add("slack", slack)
+	add("slack", slack+threadSlack*int64(p.threads))
 	return pl
 }
 
