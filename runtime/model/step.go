@@ -9,7 +9,7 @@ import (
 // Rows per unit of work of a matrix-vector product: small enough to balance two threads, large enough to be worth it.
 const (
 	gemvGrain = 16
-	downGrain = 64 // columns; a multiple of every vector width
+	downGrain = 64 // columns, two cache lines of a down row; a multiple of every vector width
 )
 
 // Step is the working memory of the one-token forward pass. Nothing here allocates after NewStep: the closures that
@@ -142,13 +142,21 @@ func (s *Step) MLPRows(mem []uint16, off []int) (gate, up []float32) {
 	s.mem, s.off = mem, off
 	n, p := len(off), s.m.Pool
 	p.Run(n, gemvGrain, s.runGateUp)
-	p.Run(len(s.out), downGrain, s.runDown)
+	p.Run(len(s.out), s.downRange(), s.runDown)
 	return s.gate[:n], s.up[:n]
 }
 
 func (s *Step) gateUpRows(lo, hi int) {
 	kernels.GateUpRows(s.gate[lo:hi], s.up[lo:hi], s.in, s.mem, s.off[lo:hi])
 	kernels.SiLUMul(s.act[lo:hi], s.gate[lo:hi], s.up[lo:hi])
+}
+
+// downRange is the number of columns for each thread, in one piece: the parts of the down rows stay as long as they can
+// be, because they are not next to each other in memory.
+func (s *Step) downRange() int {
+	t := s.m.Pool.Threads()
+	each := (len(s.out) + t - 1) / t
+	return max(downGrain, (each+downGrain/2-1)/(downGrain/2)*(downGrain/2))
 }
 
 func (s *Step) downColumns(lo, hi int) {
