@@ -49,11 +49,30 @@ func BenchmarkDotF16(b *testing.B) {
 	}
 }
 
+// BenchmarkRead is what the cold numbers are measured against: one thread
+// that only reads 256 MiB.
+func BenchmarkRead(b *testing.B) {
+	w := BytesU64(U16Bytes(benchF16(128 << 20)))
+	b.SetBytes(int64(8 * len(w)))
+	var s0, s1, s2, s3 uint64
+	for b.Loop() {
+		for q := w; len(q) >= 8; q = q[8:] {
+			s0 += q[0] + q[4]
+			s1 += q[1] + q[5]
+			s2 += q[2] + q[6]
+			s3 += q[3] + q[7]
+		}
+	}
+	if s0+s1+s2+s3 == 0 {
+		b.Error("nothing was read")
+	}
+}
+
 func BenchmarkGemvF16(b *testing.B) {
 	for _, s := range []struct {
 		name    string
 		rows, n int
-	}{{"hot", 64, 4096}, {"hot", 256, 576}, {"cold", 32768, 4096}} {
+	}{{"hot", 64, 4096}, {"hot", 256, 576}, {"cold", 262144, 576}, {"cold", 32768, 4096}} {
 		x, w, dst := benchF32(s.n), benchF16(s.rows*s.n), make([]float32, s.rows)
 		b.Run(fmt.Sprintf("%s/n=%d", s.name, s.n), func(b *testing.B) {
 			perLevel(b, func(b *testing.B) {
@@ -80,7 +99,7 @@ func BenchmarkRows(b *testing.B) {
 	for _, s := range []struct {
 		name     string
 		h, count int
-	}{{"hot", 576, 128}, {"cold", 4096, 5500}} {
+	}{{"hot", 576, 128}, {"cold", 576, 75000}, {"cold", 4096, 5500}} {
 		mem, off := benchRows(s.h, s.count)
 		x, y, gate, up := benchF32(s.h), make([]float32, s.h), make([]float32, s.count), make([]float32, s.count)
 		b.Run(fmt.Sprintf("GateUp/%s/h=%d", s.name, s.h), func(b *testing.B) {
