@@ -51,6 +51,7 @@ func engineFlags() []cli.Flag {
 		&cli.StringFlag{Name: "io", Value: "auto", Usage: "how rows are read: auto, uring or pread"},
 		&cli.StringFlag{Name: "direct", Value: "auto", Usage: "O_DIRECT: auto, require or off"},
 		&cli.IntFlag{Name: "queue-depth", Usage: "reads in flight at most; default: 256"},
+		&cli.StringFlag{Name: "gap", Value: "0", Usage: "read through gaps of at most `BYTES` between rows; auto takes what a short look at the drive suggests"},
 		clix.JSONFlag(),
 		clix.QuietFlag(),
 	}
@@ -110,6 +111,17 @@ func engineOptions(c *cli.Context) (engine.Options, error) {
 			return o, clix.Usagef("--dense-layers %s: want a number from 1 or auto", d)
 		}
 		o.Dense = n
+	}
+	switch g := c.String("gap"); g {
+	case "": // a command without the flag
+	case "auto":
+		o.Storage.Gap = -1
+	default:
+		n, err := clix.ParseSize(g)
+		if err != nil || n < 0 || n > 1<<20 {
+			return o, clix.Usagef("--gap %s: want auto or a size up to 1MiB", g)
+		}
+		o.Storage.Gap = int(n)
 	}
 	if m := c.String("memory"); m != "" {
 		n, err := clix.ParseSize(m)
