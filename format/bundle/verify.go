@@ -65,6 +65,15 @@ func verify(ctx context.Context, b *Bundle, progress func(done, total int64)) er
 	return nil
 }
 
+// VerifyMember reads one member whole and compares its checksum.
+func (b *Bundle) VerifyMember(ctx context.Context, name string) error {
+	m, ok := b.Manifest.Member(name)
+	if !ok {
+		return format.Corruptf("%s: member %q is missing", b.Dir, name)
+	}
+	return b.verifyMember(ctx, m, func(int) {})
+}
+
 func (b *Bundle) verifyMember(ctx context.Context, m Member, count func(int)) error {
 	path := b.Path(m.Name)
 	f, err := os.Open(path)

@@ -112,6 +112,12 @@ func Open(ctx context.Context, dir string, o Options) (e *Engine, err error) {
 	if e.reader, err = storage.Open(b.Path(bundle.MemberRows), o.Storage); err != nil {
 		return e, err
 	}
+	verified := e.verifyMembers(ctx)
+	defer func() {
+		if verr := verified(err != nil); err == nil {
+			err = verr
+		}
+	}()
 	e.m = model.New(e.Config, kernels.NewPool(o.Threads))
 	if err = e.loadSelector(); err != nil {
 		return e, err
