@@ -155,7 +155,11 @@ func TestKilledWriter(t *testing.T) {
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^TestKilledWriter$")
 	cmd.Env = append(os.Environ(), "NP_TEST_KILLED_WRITER="+path)
-	if out, err := cmd.CombinedOutput(); err == nil {
+	out, err := cmd.CombinedOutput()
+	if errors.Is(err, unix.ENOEXEC) {
+		t.Skip("NOT RUN: under an emulator the test program cannot start itself")
+	}
+	if err == nil {
 		t.Fatalf("the writer was not killed: %s", out)
 	}
 	if list, _ := os.ReadDir(dir); len(list) != 2 {
