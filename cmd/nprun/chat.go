@@ -34,7 +34,7 @@ func chatCommand() *cli.Command {
 			"  /save FILE       write the conversation: JSON for a name in .json, else text; /save! replaces a file\n" +
 			"  /help, /exit     //TEXT sends a message that begins with /\n\n" +
 			"From a pipe, every line is a message, whatever it says; an empty line or the end leaves.\n\nExamples:\n" +
-			"  nprun chat -b build/smollm2-135m/bundle\n  nprun chat -b BUNDLE --system \"Answer in one sentence.\" --temp 0.7\n" +
+			"  nprun chat -b build/smollm2-135m/bundle-0.31\n  nprun chat -b BUNDLE --system \"Answer in one sentence.\" --temp 0.7\n" +
 			"  echo \"What is the capital of France?\" | nprun chat -b BUNDLE",
 		Flags: append(append(engineFlags(), sampleFlags()...),
 			&cli.StringFlag{Name: "system", Usage: "system message"},

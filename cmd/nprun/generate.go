@@ -22,7 +22,7 @@ func generateCommand() *cli.Command {
 		Usage: "continue a prompt",
 		Description: "The text goes to stdout as it is generated, statistics to stderr.\n\nExamples:\n" +
 			"  nprun generate -b build/tiny/bundle --prompt \"The fog had not lifted yet when\" --max-tokens 120\n" +
-			"  nprun generate -b build/smollm2-135m/bundle --chat --prompt \"What is the capital of France?\"\n" +
+			"  nprun generate -b build/smollm2-135m/bundle-0.31 --chat --prompt \"What is the capital of France?\"\n" +
 			"  nprun generate -b BUNDLE --mode sparse --dense-layers 18 --memory 6GiB --prompt \"Once\" --temp 0.8 --seed 7\n" +
 			"  echo \"Dear reader,\" | nprun generate -b BUNDLE --prompt - --json",
 		Flags: append(append(engineFlags(), sampleFlags()...),

@@ -50,6 +50,14 @@ func newProgress(e *Env, stage string) *Progress {
 // NewProgress is for work outside of a stage, such as verifying a bundle.
 func NewProgress(e *Env, name string) *Progress { return newProgress(e, name) }
 
+// name is the stage and, where it is another word, the piece of work.
+func (p *Progress) name() string {
+	if p.label == p.stage {
+		return p.stage
+	}
+	return p.stage + ": " + p.label
+}
+
 // Start begins a piece of work of total units ("layers", "tokens"; "B" for bytes). total 0 is unknown. It ends
 // the piece before.
 func (p *Progress) Start(label string, total int64, unit string) {
@@ -135,7 +143,7 @@ func (p *Progress) bar() *progressbar.ProgressBar {
 	}
 	return progressbar.NewOptions64(total,
 		progressbar.OptionSetWriter(p.w),
-		progressbar.OptionSetDescription(p.stage+": "+p.label),
+		progressbar.OptionSetDescription(p.name()),
 		progressbar.OptionShowBytes(p.unit == "B"),
 		progressbar.OptionUseIECUnits(true),
 		progressbar.OptionShowCount(),
@@ -156,9 +164,9 @@ func (p *Progress) line(done int64, d time.Duration) string {
 		}
 		return fmt.Sprintf("%.2g %s", n, p.unit)
 	}
-	s := fmt.Sprintf("%s: %s: %s", p.stage, p.label, amount(float64(done)))
+	s := fmt.Sprintf("%s: %s", p.name(), amount(float64(done)))
 	if p.total > 0 {
-		s = fmt.Sprintf("%s: %s: %s of %s (%d%%)", p.stage, p.label, trimUnit(amount(float64(done)), p.unit), amount(float64(p.total)), min(100, done*100/p.total))
+		s = fmt.Sprintf("%s: %s of %s (%d%%)", p.name(), trimUnit(amount(float64(done)), p.unit), amount(float64(p.total)), min(100, done*100/p.total))
 	}
 	rate := float64(done) / max(d.Seconds(), 1e-9)
 	if rate > 0 {

@@ -102,10 +102,13 @@ func RSS() (now, peak int64) {
 	return n * 1024, p * 1024
 }
 
-// size formats bytes as MiB or GiB with one decimal.
+// size formats bytes as MiB with one decimal or GiB with two; what is next to nothing as bytes.
 func size(n int64) string {
-	if n >= 1<<30 {
+	switch {
+	case n >= 1<<30:
 		return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
+	case n < 1<<16:
+		return fmt.Sprintf("%d B", n)
 	}
 	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
 }

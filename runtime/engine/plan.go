@@ -325,7 +325,11 @@ func (p *planner) sparse(fixed bool) (*Plan, error) {
 	if p.o.Calibrated > 0 {
 		limit = min(n-1, p.o.Calibrated)
 	}
-	return p.accept(p.most(ModeSparse, 1, limit), "lower --context, raise --memory, or use --mode stream")
+	hint := "lower --context or raise --memory"
+	if p.most(ModeStream, 0, n-1).fits() {
+		hint += ", or use --mode stream"
+	}
+	return p.accept(p.most(ModeSparse, 1, limit), hint)
 }
 
 // enoughTokens is a micro-batch with which computing a layer takes longer than reading it on the drives we know: a

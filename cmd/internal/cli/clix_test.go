@@ -86,13 +86,18 @@ func TestErrorsAreOneLine(t *testing.T) {
 	}
 }
 
-// A wrong flag of a command prints no help on stdout, and exits with 2.
+// A wrong flag of a command prints no help on stdout, says where help is, that of the command if there is one, and exits
+// with 2.
 func TestUsageErrors(t *testing.T) {
 	for _, args := range [][]string{{"p", "c", "--nope"}, {"p", "--nope"}, {"p", "x"}, {"p"}, {"p", "c", "--n", "five"}} {
 		var out, errs bytes.Buffer
 		app := &cli.App{Name: "p", Writer: &out, ErrWriter: io.Discard, Commands: []*cli.Command{{
 			Name: "c", Flags: []cli.Flag{&cli.IntFlag{Name: "n"}}, Action: func(*cli.Context) error { return nil }}}}
-		if code := Run(app, args, &errs); code != ExitUsage || out.Len() > 0 || !strings.HasPrefix(errs.String(), "p: error: ") || !strings.Contains(errs.String(), "p: hint: see p --help") {
+		help := "p: hint: see p --help"
+		if len(args) > 2 {
+			help = "p: hint: see p c --help"
+		}
+		if code := Run(app, args, &errs); code != ExitUsage || out.Len() > 0 || !strings.HasPrefix(errs.String(), "p: error: ") || !strings.Contains(errs.String(), help) {
 			t.Errorf("%v: exit %d, stdout %q, stderr %q", args, code, out.String(), errs.String())
 		}
 	}

@@ -106,7 +106,11 @@ func Prepare(app *cli.App) {
 }
 
 func onUsage(c *cli.Context, err error, _ bool) error {
-	return format.Hint(usageError{err}, "see "+c.App.Name+" --help")
+	name := c.App.Name
+	if c.Command != nil && c.Command.Name != "" && c.Command.Name != name {
+		name += " " + c.Command.Name
+	}
+	return format.Hint(usageError{err}, "see "+name+" --help")
 }
 
 // noCommand is what runs when the first argument names no command.
