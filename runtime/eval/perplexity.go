@@ -7,6 +7,7 @@ import (
 
 	"neuroprefetcher/format"
 	"neuroprefetcher/runtime/engine"
+	"neuroprefetcher/runtime/model"
 )
 
 // LogProbs returns the log-probability of every token of ids given those before it; the first has none and is NaN.
@@ -25,7 +26,7 @@ func LogProbs(ctx context.Context, e *engine.Engine, ids []int32) ([]float64, er
 	}
 	logits, err := e.Prefill(ctx, ids[:1])
 	for i := 1; i < len(ids) && err == nil; i++ {
-		lp[i] = logProb(logits, ids[i])
+		lp[i], _ = model.Rank(logits, ids[i], 0, nil)
 		if i+1 < len(ids) {
 			logits, err = e.Step(ctx, ids[i])
 		}
@@ -44,19 +45,6 @@ func finite(lp []float64) error {
 		}
 	}
 	return nil
-}
-
-// logProb is log softmax(logits)[id] in float64.
-func logProb(logits []float32, id int32) float64 {
-	top := math.Inf(-1)
-	for _, v := range logits {
-		top = max(top, float64(v))
-	}
-	sum := 0.0
-	for _, v := range logits {
-		sum += math.Exp(float64(v) - top)
-	}
-	return float64(logits[id]) - top - math.Log(sum)
 }
 
 // Protocol says how a text is cut and what is scored.

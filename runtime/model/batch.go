@@ -200,28 +200,7 @@ func (b *Batch) Logits(dst, x []float32, lo, hi int) {
 // LogProbs writes the log-probability of targets[i] after token i of x (t, H) into dst (t), going through the
 // vocabulary in blocks so that no (t, vocab) matrix is needed.
 func (b *Batch) LogProbs(dst []float64, x []float32, targets []int32) {
-	h, vocab, t := b.m.Config.Hidden, b.m.Config.Vocab, len(targets)
-	b.norm(x[:t*h], b.m.Norm, t)
-	block := min(b.m.width(), vocab)
-	sum := make([]float64, t) // log Σ exp so far
-	for i := range sum {
-		sum[i] = math.Inf(-1)
-	}
-	for lo := 0; lo < vocab; lo += block {
-		n := min(block, vocab-lo)
-		out := b.gate[:t*n]
-		b.project(out, b.in[:t*h], b.m.Head[lo*h:], nil, t, n, h)
-		b.rows(t, func(i int) {
-			row := out[i*n : (i+1)*n]
-			if at := int(targets[i]) - lo; at >= 0 && at < n {
-				dst[i] = float64(row[at])
-			}
-			sum[i] = logAddExp(sum[i], logSumExp(row))
-		})
-	}
-	for i := range sum {
-		dst[i] -= sum[i]
-	}
+	b.TopLogProbs(dst, nil, 0, x, targets)
 }
 
 // logSumExp is log Σ exp x, with the sum and the logarithm in float64: exact where all scores are equal. x becomes the

@@ -2,8 +2,6 @@ package model
 
 import (
 	"math"
-
-	"neuroprefetcher/kernels"
 )
 
 // Ranked is a token and its log-probability.
@@ -52,7 +50,7 @@ func Rank(logits []float32, id int32, k int, top []Ranked) (float64, []Ranked) {
 }
 
 // TopLogProbs is LogProbs, and puts the k likeliest tokens after token i of x (t, H) into top[i]. What top[i] says of
-// targets[i] is dst[i], bit for bit.
+// targets[i] is dst[i], bit for bit. With k = 0 top may be nil.
 func (b *Batch) TopLogProbs(dst []float64, top [][]Ranked, k int, x []float32, targets []int32) {
 	h, vocab, t := b.m.Config.Hidden, b.m.Config.Vocab, len(targets)
 	b.norm(x[:t*h], b.m.Norm, t)
@@ -60,7 +58,9 @@ func (b *Batch) TopLogProbs(dst []float64, top [][]Ranked, k int, x []float32, t
 	sum := make([]float64, t) // log Σ exp so far
 	for i := range sum {
 		sum[i] = math.Inf(-1)
-		top[i] = top[i][:0]
+		if k > 0 {
+			top[i] = top[i][:0]
+		}
 	}
 	for lo := 0; lo < vocab; lo += block {
 		n := min(block, vocab-lo)
@@ -68,7 +68,6 @@ func (b *Batch) TopLogProbs(dst []float64, top [][]Ranked, k int, x []float32, t
 		b.project(out, b.in[:t*h], b.m.Head[lo*h:], nil, t, n, h)
 		b.rows(t, func(i int) {
 			row := out[i*n : (i+1)*n]
-			sum[i] = logAddExp(sum[i], float64(kernels.LogSumExp(row)))
 			if at := int(targets[i]) - lo; at >= 0 && at < n {
 				dst[i] = float64(row[at])
 			}
@@ -77,10 +76,13 @@ func (b *Batch) TopLogProbs(dst []float64, top [][]Ranked, k int, x []float32, t
 					top[i] = Insert(top[i], k, int32(lo+j), float64(v))
 				}
 			}
+			sum[i] = logAddExp(sum[i], logSumExp(row)) // the row is no longer the scores
 		})
 	}
 	for i := range sum {
 		dst[i] -= sum[i]
+	}
+	for i := range top {
 		for j := range top[i] {
 			top[i][j].LogProb -= sum[i]
 		}
