@@ -13,6 +13,6 @@
 //	calib      what they share of calibration: text, windows, the forward walk, file formats
 //	stage      the rules they share: keys, resuming, locking, progress, reports
 //
-// Stages may import runtime/model, so that what is calibrated is what runs; no stage imports another. prepare
-// alone knows the order. Start at prepare.Run.
+// Stages may import runtime/model, so that what is calibrated is what runs; no stage imports another, save bundle, which
+// reads what they leave. prepare alone knows the order. Start at prepare.Run.
 package prep
