@@ -38,7 +38,7 @@ type Centroids struct {
 	tables     [2][]table // per projection, layers from First
 	base       [][]float32
 	pins       [][]int32
-	threshold0 float32
+	thresholds []float32 // (N, 2) gate and up
 	layer0     table
 	act        []float32 // (M)
 	mask       []uint64  // (W)
@@ -61,10 +61,12 @@ func LoadCentroids(path string, cfg *checkpoint.Config, firstLayer int) (*Centro
 	if err != nil {
 		return nil, err
 	}
-	c.threshold0 = th[0]
-	if c.threshold0 != c.threshold0 || c.threshold0 < 0 {
-		return nil, format.Corruptf("%s: tensor %s: layer 0's gate threshold is %v", path, ThresholdName, c.threshold0)
+	for i, v := range th {
+		if v != v || v < 0 {
+			return nil, format.Corruptf("%s: tensor %s: layer %d's %s threshold is %v", path, ThresholdName, i/2, Projections[i%2], v)
+		}
 	}
+	c.thresholds = th
 	if c.layer0, err = readTable(f, Layer0Name, m); err != nil {
 		return nil, err
 	}
@@ -157,7 +159,7 @@ func readPins(f *tensors.File, l, m int) ([]int32, error) {
 // the activation; it is not changed.
 func (c *Centroids) Gate0(gate []float32) int32 {
 	kernels.SiLU(c.act, gate)
-	kernels.MaskAtLeast(c.mask, c.act, c.threshold0)
+	kernels.MaskAtLeast(c.mask, c.act, c.thresholds[0])
 	kernels.HammingRows(c.dist, c.mask, c.layer0.masks)
 	best := 0
 	for i, d := range c.dist {
