@@ -1,7 +1,8 @@
-// Package model is the transformer: weights of the resident part, the key-value cache, and the forward pass in two
+// Package model is the transformer: weights of the resident part, the key-value cache, and the forward pass in three
 // forms that share every definition.
 //
 //   - batch.go: T tokens at once through blocked matrix products; prefill, evaluation and calibration run it.
+//   - many.go: one token each of many sequences; text that the model writes itself for calibration runs it.
 //   - step.go: one token through matrix-vector products and the row kernels; decoding runs it.
 //
 // Weights are float16, activations float32, the cache float16. Shapes are written (rows, columns), row-major:
