@@ -15,11 +15,15 @@ func app() *cli.App {
 		Usage:     "prepare a model for nprun",
 		UsageText: "npprep COMMAND [flags]",
 		Description: "Most people need only this:\n\n   npprep prepare --model DIR --text calibration.txt --out model.np\n\n" +
+			"Without a text at hand, --text self:100000 lets the model write its own.\n\n" +
 			"prepare runs repack, threshold, capture, cluster, train, moments, regress and bundle in order and skips what is up to date.\n" +
 			"Ctrl-C is safe: the next run goes on where this one stopped.\n\n" +
 			"Exit codes: 0 done, 2 usage, 3 bad input, 4 does not fit, 5 I/O, 130 interrupted.",
 		Commands: []*cli.Command{
 			importCommand(),
+			exportCommand(),
+			stageCommand("self", "let the model write its own calibration text",
+				"npprep self --model DIR --work DIR --tokens 100000", modelFlag, workFlag, selfFlags),
 			stageCommand("threshold", "count magnitudes of activations over calibration text",
 				"npprep threshold --model DIR --work DIR --text FILE", modelFlag, workFlag, textFlags),
 			stageCommand("capture", "capture masks and features over calibration text",
