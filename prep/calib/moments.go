@@ -33,8 +33,18 @@ type MomentsMeta struct {
 	Tokens int    `json:"tokens"` // in the sums: those not at position 0 of their window
 	Window int    `json:"window"`
 	Lags   []int  `json:"lags"` // ascending
+	Extra  []Pair `json:"extra,omitempty"`
 	Text   string `json:"text_sha256"`
 }
+
+// Pair is a source site of a layer besides those of the lags.
+type Pair struct {
+	Layer int `json:"layer"`
+	Site  int `json:"site"`
+}
+
+// maxExtra bounds Extra.
+const maxExtra = 1 << 16
 
 // Pairs lists, layer by layer, the sources whose cross-moments with the layer's MLP input are kept.
 func (m *MomentsMeta) Pairs(layer int) (sources []int) {
@@ -46,7 +56,27 @@ func (m *MomentsMeta) Pairs(layer int) (sources []int) {
 			sources = append(sources, s)
 		}
 	}
+	for _, p := range m.Extra {
+		if p.Layer == layer && !slices.Contains(sources, p.Site) {
+			sources = append(sources, p.Site)
+		}
+	}
 	return sources
+}
+
+// LastUse is, for every site, the last layer that asks for it; −1 for a site that none does.
+func (m *MomentsMeta) LastUse() []int {
+	last := make([]int, 2*m.Layers)
+	for s := range last {
+		last[s] = -1
+	}
+	for l := 1; l < m.Layers; l++ {
+		last[predictor.MLPSite(l)] = l
+		for _, s := range m.Pairs(l) {
+			last[s] = l // layers ascend
+		}
+	}
+	return last
 }
 
 // Sites tells which sites are a source or a layer's MLP input, 2·Layers values.
@@ -83,6 +113,14 @@ func OpenMoments(dir string, cfg *checkpoint.Config) (_ *Moments, err error) {
 	}
 	if m.Tokens < 1 || len(m.Lags) == 0 || len(m.Lags) > 2*predictor.MaxLag || !slices.IsSorted(m.Lags) || m.Lags[0] < 1 || m.Lags[len(m.Lags)-1] > predictor.MaxLag {
 		return nil, format.Corruptf("%s: %d tokens, lags %v", path, m.Tokens, m.Lags)
+	}
+	if len(m.Extra) > maxExtra {
+		return nil, format.Corruptf("%s: %d extra sources", path, len(m.Extra))
+	}
+	for _, p := range m.Extra {
+		if p.Layer < 1 || p.Layer >= m.Layers || p.Site < 0 || p.Site >= predictor.MLPSite(p.Layer) {
+			return nil, format.Corruptf("%s: site %d as a source of layer %d", path, p.Site, p.Layer)
+		}
 	}
 	if m.f, err = tensors.Open(filepath.Join(dir, MomentsFile)); err != nil {
 		return nil, err

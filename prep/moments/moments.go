@@ -36,16 +36,18 @@ var DefaultLags = []int{2, 3}
 // Options of the moments stage.
 type Options struct {
 	Checkpoint *checkpoint.Checkpoint
-	Texts      []string // text files, joined in this order
-	Tokens     int      // at most; 0 = 48·H within 16,384 and 196,608. Windows are spread over the whole text
-	Window     int      // tokens per window; 0 = 512, at most the model's context
-	Lags       []int    // nil = DefaultLags
-	Part       int      // tokens per part; 0 = 8,192
+	Texts      []string     // text files, joined in this order
+	Tokens     int          // at most; 0 = 48·H within 16,384 and 196,608. Windows are spread over the whole text
+	Window     int          // tokens per window; 0 = 512, at most the model's context
+	Lags       []int        // nil = DefaultLags
+	Extra      []calib.Pair // sources besides, of some layers
+	Part       int          // tokens per part; 0 = 8,192
 }
 
 type params struct {
 	Tokens, Window, Part int
 	Lags                 []int
+	Extra                []calib.Pair `json:",omitempty"`
 }
 
 // Check refuses options before anything is run.
@@ -70,6 +72,11 @@ func (o *Options) defaults() error {
 	if o.Lags[0] < 1 || o.Lags[len(o.Lags)-1] > predictor.MaxLag {
 		return format.Inputf("lags %v: must be 1 to %d", o.Lags, predictor.MaxLag)
 	}
+	for _, p := range o.Extra {
+		if p.Layer < 1 || p.Layer >= cfg.Layers || p.Site < 0 || p.Site >= predictor.MLPSite(p.Layer) {
+			return format.Inputf("site %d cannot name layer %d of %d", p.Site, p.Layer, cfg.Layers)
+		}
+	}
 	if o.Part == 0 {
 		o.Part = partSize
 	}
@@ -88,7 +95,7 @@ func Run(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 	spec := stage.Spec{
 		Name: Name, Version: 1,
 		Inputs: append([]string{hash}, o.Checkpoint.Files()...),
-		Params: params{o.Tokens, o.Window, o.Part, o.Lags},
+		Params: params{o.Tokens, o.Window, o.Part, o.Lags, o.Extra},
 	}
 	return stage.Run(ctx, e, spec, func(ctx context.Context, dir string, p *stage.Progress) (map[string]any, error) {
 		return run(ctx, e, o, dir, p)
@@ -106,7 +113,7 @@ func run(ctx context.Context, e *stage.Env, o Options, dir string, p *stage.Prog
 	if err != nil {
 		return nil, err
 	}
-	meta := &calib.MomentsMeta{Layers: cfg.Layers, Hidden: cfg.Hidden, Tokens: calib.Tokens(ws) - len(ws), Window: o.Window, Lags: o.Lags, Text: txt.Hash}
+	meta := &calib.MomentsMeta{Layers: cfg.Layers, Hidden: cfg.Hidden, Tokens: calib.Tokens(ws) - len(ws), Window: o.Window, Lags: o.Lags, Extra: o.Extra, Text: txt.Hash}
 	if meta.Tokens < 1 {
 		return nil, format.Hint(format.Inputf("calibration text has %d tokens: too few for moments", len(txt.Tokens)), "name more --text files")
 	}
@@ -204,8 +211,17 @@ func writeMeta(dir string, meta *calib.MomentsMeta) error {
 // partBytes is what a part of t tokens holds besides the walker: the residual stream, the normed streams that a lag can
 // ask for, and one matrix of moments in float32 and float64.
 func partBytes(m *calib.MomentsMeta, t int) int64 {
-	h := int64(m.Hidden)
-	return int64(t)*h*4*int64(m.Lags[len(m.Lags)-1]+2) + 12*h*h
+	h, last, most := int64(m.Hidden), m.LastUse(), 0
+	for l := range m.Layers {
+		live := 0
+		for _, until := range last[:2*l+2] {
+			if until >= l {
+				live++
+			}
+		}
+		most = max(most, live)
+	}
+	return int64(t)*h*4*int64(most+1) + 12*h*h
 }
 
 // fileBytes is a file of sums.

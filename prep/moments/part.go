@@ -30,7 +30,7 @@ type part struct {
 	begins []bool // (T) token is at position 0 of its window
 
 	layer  int               // layers run so far
-	used   []bool            // per site
+	last   []int             // per site: the last layer that asks for it, −1 if none does
 	sites  map[int][]float32 // (T, H) normed stream, rows at position 0 zero
 	free   [][]float32       // buffers of sites that nothing asks for any more
 	block  []float32         // (H, H)
@@ -41,7 +41,7 @@ type part struct {
 func newPart(pool *kernels.Pool, walker *forward.Walker, meta *calib.MomentsMeta, txt *text.Text, ws []calib.Window, p *stage.Progress) *part {
 	t, h := calib.Tokens(ws), meta.Hidden
 	pt := &part{pool: pool, walker: walker, meta: meta, txt: txt, p: p, t: t, g: walker.Begin(txt.Tokens, ws),
-		begins: make([]bool, t), used: meta.Sites(), sites: map[int][]float32{}, block: make([]float32, h*h), sum: make([]float64, h*h)}
+		begins: make([]bool, t), last: meta.LastUse(), sites: map[int][]float32{}, block: make([]float32, h*h), sum: make([]float64, h*h)}
 	row := 0
 	for _, w := range ws {
 		pt.begins[row] = true
@@ -88,7 +88,7 @@ func (pt *part) write(ctx context.Context, dir string, i int) error {
 	}
 	for l := range pt.meta.Layers {
 		for s := 2 * l; s <= 2*l+1; s++ {
-			if pt.used[s] {
+			if pt.last[s] >= 0 {
 				add(calib.SumName(s), []int{h}, l, func(dst []float64) { pt.sums(dst, s) })
 				add(calib.GramName(s), []int{h, h}, l, func(dst []float64) { pt.product(dst, s, s) })
 			}
@@ -107,9 +107,8 @@ func (pt *part) run(ctx context.Context, l int) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		last := pt.meta.Lags[len(pt.meta.Lags)-1]
 		for s, x := range pt.sites {
-			if s < predictor.Source(pt.layer, last) {
+			if pt.last[s] < pt.layer {
 				pt.free = append(pt.free, x)
 				delete(pt.sites, s)
 			}
@@ -131,7 +130,7 @@ func (pt *part) run(ctx context.Context, l int) error {
 
 // keep norms a window of the stream.
 func (pt *part) keep(site, row int, x []float32) {
-	if !pt.used[site] {
+	if pt.last[site] < 0 {
 		return
 	}
 	h := pt.meta.Hidden

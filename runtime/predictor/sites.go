@@ -15,6 +15,15 @@ func MLPSite(layer int) int { return 2*layer + 1 }
 // Source is the site that names layer l's neurons at a lag: the first one where the model is not that deep.
 func Source(layer, lag int) int { return max(0, MLPSite(layer)-lag) }
 
+// RampSource is the site that names layer l where the first sparse layers' reads begin while the dense prefix still
+// computes: with d dense layers and a ramp of r, layer d+j, j < r, is named r−j layers earlier than its lag alone would.
+func RampSource(layer, lag, dense, ramp int) int {
+	if j := layer - dense; j >= 0 && j < ramp {
+		lag += 2 * (ramp - j)
+	}
+	return Source(layer, lag)
+}
+
 // Stepwise is a Selector that looks at the residual stream while a token passes through the layers, and names the
 // neurons of each layer some way ahead.
 type Stepwise interface {
