@@ -1,6 +1,7 @@
 // Package prep is the offline side: the stages that turn a checkpoint into a bundle.
 //
 //	importer   a GGUF file → a checkpoint
+//	self       checkpoint → calibration text that the model writes
 //	threshold  checkpoint + text → magnitude thresholds
 //	capture    checkpoint + text + thresholds → masks and features
 //	cluster    masks → centroids

@@ -20,9 +20,17 @@ func workFlag() []cli.Flag {
 // sampleFlags say what text is read.
 func sampleFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringSliceFlag{Name: "text", Usage: "calibration text `FILE`; may be given again"},
+		&cli.StringSliceFlag{Name: "text", Usage: "calibration text `FILE`; may be given again. self:TOKENS lets the model write that much itself"},
 		&cli.IntFlag{Name: "tokens", DefaultText: "200000, for moments from the hidden size", Usage: "use at most `N` tokens of the text"},
 		&cli.IntFlag{Name: "window", DefaultText: "512, at most the model's context", Usage: "`TOKENS` per window"},
+	}
+}
+
+// selfFlags are the self stage's.
+func selfFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.IntFlag{Name: "tokens", Usage: "write `N` tokens of text"},
+		&cli.IntFlag{Name: "window", DefaultText: "512, at most the model's context", Usage: "`TOKENS` that hang together"},
 	}
 }
 

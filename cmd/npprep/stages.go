@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"strconv"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -14,6 +16,7 @@ import (
 	"neuroprefetcher/format/checkpoint"
 	"neuroprefetcher/kernels"
 	"neuroprefetcher/prep/prepare"
+	"neuroprefetcher/prep/self"
 	"neuroprefetcher/prep/stage"
 	"neuroprefetcher/runtime/engine"
 )
@@ -26,6 +29,11 @@ func stageCommand(name, usage, example string, sets ...flagSet) *cli.Command {
 		Flags:       flags(append(sets, runFlags)),
 		Action: func(c *cli.Context) error {
 			return run(c, func(ctx context.Context, e *stage.Env, o prepare.Options) error {
+				if o.Self > 0 && name != self.Name {
+					if _, err := self.Run(ctx, e, self.Options{Checkpoint: o.Checkpoint, Tokens: o.Self, Window: o.Window}); err != nil {
+						return err
+					}
+				}
 				s, _ := prepare.Find(name)
 				_, err := s.Run(ctx, e, o)
 				return err
@@ -69,6 +77,9 @@ func run(c *cli.Context, f func(ctx context.Context, e *stage.Env, o prepare.Opt
 	if err != nil {
 		return err
 	}
+	if err := selfText(&o, e.Work); err != nil {
+		return err
+	}
 	if o.Checkpoint, err = checkpoint.Open(c.String("model")); err != nil {
 		return err
 	}
@@ -85,6 +96,25 @@ func run(c *cli.Context, f func(ctx context.Context, e *stage.Env, o prepare.Opt
 		return err
 	}
 	return printReports(c, e.Reports())
+}
+
+// selfText takes a text self:TOKENS for the file that the self stage will write.
+func selfText(o *prepare.Options, work string) error {
+	for i, name := range o.Texts {
+		tokens, ok := strings.CutPrefix(name, "self:")
+		if !ok {
+			continue
+		}
+		n, err := strconv.Atoi(tokens)
+		switch {
+		case o.Self > 0:
+			return clix.Usagef("--text %s: the model writes one text: name it once", name)
+		case err != nil || n < 1 || n > self.MaxTokens:
+			return clix.Usagef("--text %s: want self:TOKENS, 1 to %d tokens", name, self.MaxTokens)
+		}
+		o.Self, o.Texts[i] = n, self.File(work)
+	}
+	return nil
 }
 
 // maxThreads is far beyond what any stage can use.
@@ -150,6 +180,9 @@ func options(c *cli.Context) (prepare.Options, error) {
 	if c.IsSet("lookahead") {
 		o.Lag = int(2*ahead) + 1
 	}
+	if name == self.Name {
+		o.Self = o.Tokens
+	}
 	needsOut := name == "bundle" || name == "prepare"
 	needsText := name == "threshold" || name == "capture" || name == "moments" || name == "prepare" && !o.Dense
 	switch {
@@ -157,6 +190,8 @@ func options(c *cli.Context) (prepare.Options, error) {
 		return o, clix.Usagef("no bundle directory given (--out DIR)")
 	case needsText && len(o.Texts) == 0:
 		return o, clix.Usagef("no calibration text given (--text FILE, or --dense)")
+	case name == self.Name && (o.Self < 1 || o.Self > self.MaxTokens):
+		return o, clix.Usagef("--tokens %d: want 1 to %d tokens of text", o.Self, self.MaxTokens)
 	case o.Dense && (c.IsSet("k-max") || c.IsSet("sparsity")):
 		return o, clix.Usagef("--dense does not go with --k-max or --sparsity")
 	case c.IsSet("k-max") && c.IsSet("sparsity"):

@@ -13,6 +13,7 @@ import (
 	"neuroprefetcher/prep/moments"
 	"neuroprefetcher/prep/regress"
 	"neuroprefetcher/prep/repack"
+	"neuroprefetcher/prep/self"
 	"neuroprefetcher/prep/stage"
 	"neuroprefetcher/prep/threshold"
 	"neuroprefetcher/prep/train"
@@ -23,6 +24,7 @@ type Options struct {
 	Checkpoint *checkpoint.Checkpoint
 
 	Texts   []string // calibration text
+	Self    int      // tokens that the model writes itself: self.File is then one of Texts
 	Tokens  int
 	Window  int
 	Density float64
@@ -58,6 +60,9 @@ type Stage struct {
 var Stages = []Stage{
 	{"repack", false, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 		return repack.Run(ctx, e, repack.Options{Checkpoint: o.Checkpoint, RecordAlign: o.RecordAlign})
+	}},
+	{self.Name, true, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
+		return self.Run(ctx, e, o.self())
 	}},
 	{"threshold", true, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 		return threshold.Run(ctx, e, o.threshold())
@@ -115,7 +120,16 @@ func check(o Options) error {
 	if err := o.regress().Check(); err != nil {
 		return err
 	}
-	return threshold.Check(o.threshold())
+	if o.Self == 0 {
+		return threshold.Check(o.threshold())
+	}
+	if err := o.self().Check(); err != nil {
+		return err
+	}
+	if len(o.Texts) == 1 && o.Tokens > o.Self {
+		return format.Hint(format.Inputf("%d tokens are wanted of %d that the model is to write", o.Tokens, o.Self), "raise the number behind self:, or lower --tokens")
+	}
+	return nil
 }
 
 // places refuses an output that could not be published, and a work folder inside it.
@@ -135,6 +149,10 @@ func places(work, out string) error {
 		return format.Hint(format.Inputf("%s: the work folder lies in the output %s", work, out), "choose another --work")
 	}
 	return nil
+}
+
+func (o Options) self() self.Options {
+	return self.Options{Checkpoint: o.Checkpoint, Tokens: o.Self, Window: o.Window}
 }
 
 func (o Options) threshold() threshold.Options {
@@ -174,7 +192,7 @@ func Run(ctx context.Context, e *stage.Env, o Options) ([]stage.Report, error) {
 	}
 	defer e.Unlock()
 	for _, s := range Stages {
-		if o.Dense && s.Sparse {
+		if o.Dense && s.Sparse || s.Name == self.Name && o.Self == 0 {
 			continue
 		}
 		if _, err := s.Run(ctx, e, o); err != nil {

@@ -80,6 +80,26 @@ func Check(c *checkpoint.Config, window int, memory, used int64, what string) er
 // Underflow is how many weights of which tensors lost bits in float16.
 func (w *Walker) Underflow() map[string]int64 { return w.src.Underflow }
 
+// LoadHead reads the final norm and the head, which only a pass to the vocabulary needs: HeadBytes.
+func (w *Walker) LoadHead() error {
+	c := w.Model.Config
+	w.Model.Norm, w.Model.Head = make([]float32, c.Hidden), w.Model.Embed
+	if err := w.src.Floats(w.Model.Norm, "model.norm.weight"); err != nil || c.Tied {
+		return err
+	}
+	w.Model.Head = make([]uint16, c.Vocab*c.Hidden)
+	defer w.ck.Release(w.ck.HeadName())
+	return w.src.Halves(w.Model.Head, w.ck.HeadName())
+}
+
+// HeadBytes is what LoadHead takes.
+func HeadBytes(c *checkpoint.Config) int64 {
+	if c.Tied {
+		return 4 * int64(c.Hidden)
+	}
+	return 4*int64(c.Hidden) + 2*int64(c.Vocab)*int64(c.Hidden)
+}
+
 // Load returns a layer; without room for all it overwrites the one before.
 func (w *Walker) Load(l int) (*model.Layer, model.Rows, error) {
 	if k, ok := w.kept[l]; ok {
