@@ -3,6 +3,7 @@ module neuroprefetcher
 go 1.26.8
 
 require (
+	codeberg.org/go-fonts/liberation v0.5.0 // charts: their font
 	github.com/dlclark/regexp2 v1.12.0 // pre-tokenizer patterns with lookahead
 	github.com/gofrs/flock v0.13.2 // one run per work folder
 	github.com/google/go-cmp v0.7.0 // tests
@@ -17,14 +18,15 @@ require (
 	github.com/urfave/cli/v2 v2.27.7 // commands
 	github.com/x448/float16 v0.8.4 // tests: oracle of the conversions
 	go.uber.org/goleak v1.3.0 // tests
+	golang.org/x/image v0.30.0 // charts: reading the font
 	golang.org/x/sys v0.50.0 // io_uring, O_DIRECT, statx
 	golang.org/x/term v0.48.0 // is it a terminal
 	golang.org/x/text v0.44.0 // NFC and NFKC
 	gonum.org/v1/gonum v0.17.0 // regression, quantiles
+	gonum.org/v1/plot v0.17.0 // charts: canvases for SVG and PNG
 )
 
 require (
-	codeberg.org/go-fonts/liberation v0.5.0 // indirect
 	codeberg.org/go-latex/latex v0.2.0 // indirect
 	codeberg.org/go-pdf/fpdf v0.11.1 // indirect
 	git.sr.ht/~sbinet/gg v0.7.0 // indirect
@@ -46,9 +48,7 @@ require (
 	github.com/xrash/smetrics v0.0.0-20240521201337-686a1a2994c1 // indirect
 	golang.org/x/crypto v0.29.0 // indirect
 	golang.org/x/exp v0.0.0-20241108190413-2d47ceb2692f // indirect
-	golang.org/x/image v0.30.0 // indirect
 	golang.org/x/mod v0.42.0 // indirect
 	golang.org/x/sync v0.25.0 // indirect
 	golang.org/x/tools v0.52.0 // indirect
-	gonum.org/v1/plot v0.17.0 // indirect
 )
