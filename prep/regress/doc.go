@@ -4,6 +4,7 @@
 //   - run.go: the stage; a layer is a unit that an interrupted run need not do again.
 //   - size.go: which rank the factors get.
 //   - solve.go: reduced-rank ridge regression in float64.
+//   - eigen.go: leading eigenvectors of wide layers.
 //   - quantise.go: 4-bit codes.
 //
 // Shapes are written (rows, columns): H hidden, M neurons, r rank. x is the RMS-normalised stream at the source, t that

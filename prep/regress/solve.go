@@ -121,7 +121,7 @@ type factors struct {
 	in, out  rounded   // (r, H), (M, r)
 	offset   []float64 // (M)
 	residual []float64 // (M) E[(y − ŷ)²]
-	spectrum []float64 // weighted energy that each dimension explains, descending (H)
+	spectrum []float64 // weighted energy that each dimension explains, descending (at least r)
 }
 
 // solve finds the rank-r map that leaves the least Σ_j weight_j²·E[(y_j − ŷ_j)²].
@@ -143,29 +143,11 @@ func (p *problem) solve(o *output, weight []float64, rank int, q rounding) (*fac
 	var tmp, k mat.Dense
 	tmp.Mul(p.base, wide(s, h, h))
 	k.Mul(&tmp, p.base.T())
-	sym := mat.NewSymDense(h, nil)
-	for i := range h {
-		for j := range i + 1 {
-			sym.SetSym(i, j, (k.At(i, j)+k.At(j, i))/2)
-		}
+	values, u, err := leading(symmetric(&k), rank)
+	if err != nil {
+		return nil, err
 	}
-	var eig mat.EigenSym
-	if !eig.Factorize(sym, true) {
-		return nil, format.Inputf("the regression's eigenvalues do not converge: run npprep moments again, with more text")
-	}
-	f := &factors{rank: rank, spectrum: make([]float64, h)}
-	var vec mat.Dense
-	eig.VectorsTo(&vec)
-	u := mat.NewDense(h, rank, nil)
-	for j, v := range eig.Values(nil) { // ascending
-		at := h - 1 - j
-		f.spectrum[at] = max(v, 0)
-		if at < rank {
-			for i := range h {
-				u.Set(i, at, vec.At(i, j))
-			}
-		}
-	}
+	f := &factors{rank: rank, spectrum: values}
 	// In = Uᵀ·L⁻¹, that is Inᵀ = L⁻ᵀ·U.
 	var in mat.Dense
 	if err := in.Solve(p.chol.T(), u); err != nil {
