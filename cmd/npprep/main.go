@@ -41,6 +41,7 @@ func app() *cli.App {
 			stageCommand("bundle", "put everything together and publish the bundle",
 				"npprep bundle --model DIR --work DIR --out model.np --sparsity 0.62", modelFlag, workFlag, bundleFlags),
 			prepareCommand(),
+			evalCommand(),
 			clix.InspectCommand("npprep"),
 			clix.VerifyCommand("npprep"),
 			versionCommand(),

@@ -1,0 +1,80 @@
+package ladder
+
+import (
+	"context"
+	"slices"
+
+	"neuroprefetcher/format"
+	"neuroprefetcher/format/bundle"
+	"neuroprefetcher/kernels"
+	"neuroprefetcher/runtime/predictor"
+)
+
+// selector is one of a bundle's, with what the ladder wants to know of it.
+type selector struct {
+	predictor.Selector
+	step  predictor.Stepwise   // nil: all layers are named behind layer 0
+	vocab predictor.Vocabulary // nil: it has no ids to be given
+	names [][]int              // of a stepwise one: the layers named at each site
+	gate0 func(gate []float32) int32
+}
+
+// loadSelector reads a selector of the bundle for layers from first on.
+func loadSelector(ctx context.Context, b *bundle.Bundle, name string, first int) (*selector, error) {
+	c := &b.Manifest.Model
+	members := []string{bundle.MemberCentroids}
+	var s predictor.Selector
+	var err error
+	switch name {
+	case bundle.SelectorStatic:
+		s, err = predictor.LoadStatic(b.Path(bundle.MemberCentroids), c, first)
+	case bundle.SelectorLookahead:
+		members = append(members, bundle.MemberLookahead)
+		s, err = predictor.LoadLookahead(b.Path(bundle.MemberLookahead), b.Path(bundle.MemberCentroids), c, first)
+	case bundle.SelectorPaper:
+		members = append(members, bundle.MemberPredictor)
+		s, err = loadPaper(b, first)
+	default:
+		return nil, format.Inputf("%s: selector %s is not known to this version", b.Dir, name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range members {
+		if err := b.VerifyMember(ctx, m); err != nil {
+			return nil, err
+		}
+	}
+	return wrapSelector(s, c.Layers, c.Hidden), nil
+}
+
+func loadPaper(b *bundle.Bundle, first int) (predictor.Selector, error) {
+	c := &b.Manifest.Model
+	centroids, err := predictor.LoadCentroids(b.Path(bundle.MemberCentroids), c, first)
+	if err != nil {
+		return nil, err
+	}
+	p, err := predictor.LoadPredictor(b.Path(bundle.MemberPredictor), c, first)
+	if err != nil {
+		return nil, err
+	}
+	return predictor.NewPaper(p, centroids)
+}
+
+// wrapSelector finds out what a selector can do.
+func wrapSelector(s predictor.Selector, layers, hidden int) *selector {
+	w := &selector{Selector: s}
+	w.step, _ = s.(predictor.Stepwise)
+	w.vocab, _ = s.(predictor.Vocabulary)
+	if g, ok := s.(interface{ Gate0(gate []float32) int32 }); ok {
+		w.gate0 = g.Gate0
+	}
+	if w.step != nil {
+		// Which layers a site names does not depend on the stream.
+		zero := make([]float32, hidden)
+		for site := range 2 * layers {
+			w.names = append(w.names, slices.Clone(w.step.Look((*kernels.Pool)(nil), site, zero)))
+		}
+	}
+	return w
+}
