@@ -80,7 +80,7 @@ func linearTicks(lo, hi float64, want int) []Tick {
 	digits := max(0, int(math.Ceil(-math.Log10(step)-1e-9)))
 	var ts []Tick
 	for k := math.Ceil(lo/step - 1e-9); k*step <= hi+1e-9*step; k++ {
-		v := k * step
+		v := k*step + 0 // not −0
 		ts = append(ts, Tick{v, number(v, digits)})
 	}
 	return ts

@@ -67,6 +67,7 @@ func paint(c draw.Canvas, f Figure) error {
 		return err
 	}
 	p := &painter{Canvas: c, f: &f, text: h}
+	p.FillPolygon(rgb(255, 255, 255), rect(c.Min.X, c.Min.Y, c.Max.X, c.Max.Y)) // dark text on a dark page is none
 	p.scales()
 	top := p.head()
 	p.axes(top)
@@ -132,6 +133,9 @@ func (p *painter) scales() {
 	if f.bars() && f.Values {
 		yhi += 0.06 * (yhi - min(ylo, 0)) // room for the numbers
 	}
+	if len(f.Bands) > 0 && !f.Y.Log {
+		yhi += 0.12 * (yhi - min(ylo, 0)) // room for their names
+	}
 	p.y = newScale(f.Y, ylo, yhi, !f.Y.Free || f.bars(), 7)
 	if f.bars() {
 		n := float64(len(f.Categories))
@@ -150,6 +154,9 @@ func (p *painter) style(size vg.Length, c color.Color, x, y float64) text.Style 
 
 // write puts text at a place; x and y say which part of it lies there: 0 left or bottom, −0.5 the middle, −1 right or top.
 func (p *painter) write(size vg.Length, c color.Color, at vg.Point, x, y float64, s string) {
+	if y == -0.5 {
+		at.Y++ // what has no descenders looks too low
+	}
 	p.FillText(p.style(size, c, x, y), at, s)
 }
 
