@@ -47,8 +47,8 @@ const (
 	spinRounds = 128
 	spinYield  = 16
 
-	// chunksPerThread balances loops when threads are slowed down unevenly.
-	chunksPerThread = 4
+	// chunksPerThread balances loops when threads are slowed down unevenly, as by reads that the kernel completes on one of them.
+	chunksPerThread = 16
 )
 
 // Threads turns a --threads value into a number of threads: n if positive, else what Go found usable here, which

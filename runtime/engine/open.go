@@ -325,6 +325,7 @@ func (e *Engine) loadRows(ctx context.Context) (err error) {
 		return nil
 	}
 	e.chooser = resident.Chooser{KMax: e.Plan.KMax, Margin: e.opts.Margin, Cap: e.opts.ReadCap}
+	landing := [][]byte{s.mem}
 	for _, l := range rest {
 		if pins := len(e.selector.Pins(l)); pins > e.Plan.KMax {
 			return format.Inputf("--k-max %d: layer %d has %d pinned neurons, which must fit", e.Plan.KMax, l, pins)
@@ -335,7 +336,9 @@ func (e *Engine) loadRows(ctx context.Context) (err error) {
 		}
 		e.frees = append(e.frees, free)
 		e.sparse[l] = e.newSparseLayer(l, e.Plan.KMax, slots)
+		landing = append(landing, slots)
 	}
+	_ = e.reader.Register(landing) // refused where the locked-memory limit is short, as it is for most users: IO says so
 	return nil
 }
 

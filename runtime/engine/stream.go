@@ -29,6 +29,7 @@ type streamer struct {
 	r       *storage.Reader
 	g       bundle.Geometry
 	layers  []int
+	mem     []byte // all buffers
 	bufs    [][]byte
 	halves  [][]uint16
 	batches []storage.Batch
@@ -55,7 +56,7 @@ func newStreamer(r *storage.Reader, g bundle.Geometry, layers []int, pool *kerne
 	if err != nil {
 		return nil, err
 	}
-	s.free = free
+	s.mem, s.free = mem, free
 	for i := range s.batches {
 		b := mem[i*size : (i+1)*size : (i+1)*size]
 		s.bufs = append(s.bufs, b)

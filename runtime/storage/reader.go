@@ -25,6 +25,7 @@ type Reader struct {
 	head, tail *Batch    // submitted, not taken by the loop
 	sleep      sleep
 	closed     bool
+	call       func() // for the loop to run when nothing is in flight
 
 	kick    chan struct{} // ends sleepIdle
 	stopped chan struct{} // the loop has ended
@@ -226,6 +227,33 @@ func (r *Reader) Submit(b *Batch) {
 	}
 	r.tail = b
 	r.rouse()
+}
+
+// Register tells the kernel about memory that reads will land in, so that it need not look up its pages for every read. It
+// waits for the reads in flight, and may be called once. An error says why the kernel did
+// not take it, the locked-memory limit as a rule; reads work all the same. The memory must outlive the Reader.
+func (r *Reader) Register(regions [][]byte) (err error) {
+	if len(regions) == 0 {
+		return nil
+	}
+	done := make(chan struct{})
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return format.IOf("read %s: reader is closed", r.file.path)
+	}
+	r.call = func() {
+		if u, ok := r.backend.(*uring); ok {
+			err = u.register(regions)
+		} else {
+			err = unix.ENOSYS
+		}
+		close(done)
+	}
+	r.rouse()
+	<-done
+	r.info.InPlaceRegistered = err == nil
+	return err
 }
 
 // rouse unlocks mu and wakes the loop if it sleeps.

@@ -85,8 +85,9 @@ const (
 
 	enterGetEvents = 1 << 0
 
-	registerBuffers = 0
-	registerFiles   = 2
+	registerBuffers   = 0
+	unregisterBuffers = 1
+	registerFiles     = 2
 
 	offSQRing = 0
 	offSQEs   = 0x10000000 // mmap offsets
@@ -255,10 +256,18 @@ func (r *ring) pop() (cqe, bool) {
 	return c, true
 }
 
-func (r *ring) registerBuffer(b []byte) syscall.Errno {
-	iov := unix.Iovec{Base: &b[0]}
-	iov.SetLen(len(b))
-	return r.calls.register(r.fd, registerBuffers, unsafe.Pointer(&iov), 1)
+// registerBuffers hands the ring its table of buffers, in that order.
+func (r *ring) registerBuffers(bufs ...[]byte) syscall.Errno {
+	iov := make([]unix.Iovec, len(bufs))
+	for i, b := range bufs {
+		iov[i].Base = &b[0]
+		iov[i].SetLen(len(b))
+	}
+	return r.calls.register(r.fd, registerBuffers, unsafe.Pointer(&iov[0]), uint32(len(iov)))
+}
+
+func (r *ring) unregisterBuffers() syscall.Errno {
+	return r.calls.register(r.fd, unregisterBuffers, nil, 0)
 }
 
 func (r *ring) registerFile(fd int) syscall.Errno {

@@ -31,6 +31,9 @@ func (r *Reader) serve(setup func(*Reader), ready chan<- struct{}) {
 // closed and drained.
 func (r *Reader) fill() bool {
 	for len(r.idle) > 0 {
+		if len(r.idle) == r.depth {
+			r.run()
+		}
 		if r.cursor.batch == nil && !r.take() {
 			if len(r.idle) < r.depth {
 				return true
@@ -59,6 +62,17 @@ func (r *Reader) fill() bool {
 	return true
 }
 
+// run does what waits for a moment without reads.
+func (r *Reader) run() {
+	r.mu.Lock()
+	call := r.call
+	r.call = nil
+	r.mu.Unlock()
+	if call != nil {
+		call()
+	}
+}
+
 // take moves the first queued batch to the cursor.
 func (r *Reader) take() bool {
 	r.mu.Lock()
@@ -75,7 +89,7 @@ func (r *Reader) take() bool {
 // sleepIdle waits for a batch or for Close; false when closed.
 func (r *Reader) sleepIdle() bool {
 	r.mu.Lock()
-	if r.head != nil {
+	if r.head != nil || r.call != nil {
 		r.mu.Unlock()
 		return true
 	}

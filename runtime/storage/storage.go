@@ -45,6 +45,8 @@ type Info struct {
 	Staging    int      // bytes of staging memory
 	Registered bool     // staging is registered with the ring
 	Notes      []string // one line per fallback: what happened and what to change
+
+	InPlaceRegistered bool // the memory given to Register is registered too
 }
 
 // Item is one piece of the file and the memory it goes to; len(Dst) bytes are wanted.

@@ -1,8 +1,11 @@
 package storage
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
+	"sort"
 	"syscall"
 	"unsafe"
 
@@ -15,9 +18,11 @@ type uring struct {
 	ops       []op
 	fd        int32
 	fileFlag  uint8 // sqeFixedFile when fd is an index into the registered files
-	fixedBuf  bool
-	eventFD   int     // wake writes to it; a read of it is kept in the ring
-	eventWord *uint64 // where that read lands
+	stage     []byte
+	fixedBuf  bool     // stage is buffer 0 of the ring
+	regions   [][]byte // buffers 1… of the ring, ascending addresses
+	eventFD   int      // wake writes to it; a read of it is kept in the ring
+	eventWord *uint64  // where that read lands
 	armed     bool
 	flying    []bool        // by op: in the ring
 	dead      syscall.Errno // the ring stopped working; every read ends with this
@@ -36,7 +41,7 @@ func newURing(calls ringCalls, fd int, ops []op, stage []byte) (u *uring, depth 
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	x := &uring{ring: rg, ops: ops, fd: int32(fd), eventFD: -1, eventWord: new(uint64), flying: make([]bool, len(ops))}
+	x := &uring{ring: rg, ops: ops, stage: stage, fd: int32(fd), eventFD: -1, eventWord: new(uint64), flying: make([]bool, len(ops))}
 	defer func() {
 		if err != nil {
 			x.close()
@@ -57,7 +62,7 @@ func newURing(calls ringCalls, fd int, ops []op, stage []byte) (u *uring, depth 
 	} else {
 		notes = append(notes, fmt.Sprintf("io_uring_register files: %v; going on with an unregistered file", e))
 	}
-	if e := rg.registerBuffer(stage); e == 0 {
+	if e := rg.registerBuffers(stage); e == 0 {
 		x.fixedBuf = true
 	} else {
 		notes = append(notes, fmt.Sprintf("io_uring_register buffers: %v; going on with unregistered buffers; raise the locked-memory limit (ulimit -l) above %d KiB", e, len(stage)>>10))
@@ -97,8 +102,45 @@ func (u *uring) start(i int) {
 		e.opcode, e.bufIndex = opReadFixed, 0
 	default:
 		e.opcode = opRead
+		if k := u.region(iovBytes(&o.iovs[0])); k > 0 {
+			e.opcode, e.bufIndex = opReadFixed, uint16(k)
+		}
 	}
 	e.addr, e.len = uint64(uintptr(unsafe.Pointer(o.iovs[0].Base))), uint32(o.left())
+}
+
+// region is the index of the ring's buffer that b lies in; 0 where it lies in none.
+func (u *uring) region(b []byte) int {
+	at := address(b)
+	k := sort.Search(len(u.regions), func(i int) bool { return address(u.regions[i]) > at })
+	if k == 0 || at+uintptr(len(b)) > address(u.regions[k-1])+uintptr(len(u.regions[k-1])) {
+		return 0
+	}
+	return k
+}
+
+// maxBuffer is the longest buffer that the kernel takes.
+const maxBuffer = 1 << 30
+
+// register makes regions buffers of the ring beside staging. Where the kernel refuses, staging alone stays one.
+func (u *uring) register(regions [][]byte) error {
+	if !u.fixedBuf {
+		return unix.ENOMEM
+	}
+	if e := u.ring.unregisterBuffers(); e != 0 {
+		return e
+	}
+	for _, r := range regions {
+		u.regions = slices.AppendSeq(u.regions, slices.Chunk(r, maxBuffer))
+	}
+	slices.SortFunc(u.regions, func(a, b []byte) int { return cmp.Compare(address(a), address(b)) })
+	e := u.ring.registerBuffers(append([][]byte{u.stage}, u.regions...)...)
+	if e == 0 {
+		return nil
+	}
+	u.regions = nil
+	u.fixedBuf = u.ring.registerBuffers(u.stage) == 0
+	return e
 }
 
 func (u *uring) wait(results []result) int {
