@@ -38,15 +38,17 @@ func textFlags() []cli.Flag {
 	return append(sampleFlags(), &cli.Float64Flag{Name: "density", Value: 0.40, Usage: "`SHARE` of neurons of a token's mask"})
 }
 
+// lookaheadFlags say from where layers are named; moments and regress must be given the same.
 func lookaheadFlags() []cli.Flag {
-	return []cli.Flag{&cli.Float64Flag{Name: "lookahead", DefaultText: "0.5", Usage: "name a layer's neurons `K` layers ahead of its input, in halves: 0.5 is behind the attention of the layer before"}}
+	return []cli.Flag{
+		&cli.Float64Flag{Name: "lookahead", DefaultText: "0.5", Usage: "name a layer's neurons `K` layers ahead of its input, in halves: 0.5 is behind the attention of the layer before"},
+		&cli.IntFlag{Name: "dense-layers", DefaultText: "a third of the layers", Usage: "dense prefix of `N` layers that the bundle is made for"},
+		&cli.IntFlag{Name: "ramp", DefaultText: "0", Usage: "name the first `R` layers behind the dense prefix earlier, the first of them by R layers, so that their reads begin before it ends"},
+	}
 }
 
 func regressFlags() []cli.Flag {
-	return []cli.Flag{
-		&cli.IntFlag{Name: "rank", DefaultText: "from the model's size", Usage: "rank `R` of the lookahead factors"},
-		&cli.IntFlag{Name: "dense-layers", DefaultText: "a third of the layers", Usage: "dense prefix of `N` layers that the bundle is made for"},
-	}
+	return []cli.Flag{&cli.IntFlag{Name: "rank", DefaultText: "from the model's size", Usage: "rank `R` of the lookahead factors"}}
 }
 
 func clusterFlags() []cli.Flag {

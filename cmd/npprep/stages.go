@@ -171,7 +171,7 @@ func options(c *cli.Context) (prepare.Options, error) {
 		Texts: c.StringSlice("text"), Tokens: c.Int("tokens"), Window: c.Int("window"), Density: c.Float64("density"),
 		Centroids: c.Int("centroids"),
 		Dim:       c.Int("dim"), Epochs: c.Int("epochs"), Batch: c.Int("batch"), LR: c.Float64("lr"),
-		Rank: c.Int("rank"), DenseLayers: c.Int("dense-layers"),
+		Rank: c.Int("rank"), DenseLayers: c.Int("dense-layers"), Ramp: c.Int("ramp"),
 		RecordAlign: c.Int("record-align"),
 		Out:         c.String("out"), Dense: c.Bool("dense"), KMax: c.Int("k-max"), Sparsity: c.Float64("sparsity"),
 		Tool: "npprep " + clix.Version,
@@ -208,7 +208,7 @@ func options(c *cli.Context) (prepare.Options, error) {
 		return o, clix.Usagef("--record-align %d: must be 4096, or left out", o.RecordAlign)
 	case !(o.LR >= 0 && o.LR < 1):
 		return o, clix.Usagef("--lr %v: must be above 0 and below 1", o.LR)
-	case o.Tokens < 0 || o.Window < 0 || o.Centroids < 0 || o.Dim < 0 || o.Epochs < 0 || o.Batch < 0 || o.Rank < 0 || o.DenseLayers < 0:
+	case o.Tokens < 0 || o.Window < 0 || o.Centroids < 0 || o.Dim < 0 || o.Epochs < 0 || o.Batch < 0 || o.Rank < 0 || o.DenseLayers < 0 || o.Ramp < 0:
 		return o, clix.Usagef("a negative number makes no sense here")
 	case (name == "cluster" || name == "prepare") && o.Centroids == 0:
 		return o, clix.Usagef("--centroids 0: must be at least 1")

@@ -39,6 +39,7 @@ type Options struct {
 	Lag         int // see predictor.Source
 	Rank        int // of the lookahead factors
 	DenseLayers int // dense prefix that the bundle is made for
+	Ramp        int // first layers behind it that are named earlier
 
 	RecordAlign int
 
@@ -168,11 +169,12 @@ func (o Options) moments() moments.Options {
 	if o.Lag > 0 {
 		lags = append([]int{o.Lag}, lags...)
 	}
-	return moments.Options{Checkpoint: o.Checkpoint, Texts: o.Texts, Tokens: o.Tokens, Window: o.Window, Lags: lags}
+	extra, _ := o.regress().Extra() // wrong options are regress's to refuse
+	return moments.Options{Checkpoint: o.Checkpoint, Texts: o.Texts, Tokens: o.Tokens, Window: o.Window, Lags: lags, Extra: extra}
 }
 
 func (o Options) regress() regress.Options {
-	return regress.Options{Checkpoint: o.Checkpoint, Lag: o.Lag, Rank: o.Rank, Dense: o.DenseLayers}
+	return regress.Options{Checkpoint: o.Checkpoint, Lag: o.Lag, Rank: o.Rank, Dense: o.DenseLayers, Ramp: o.Ramp}
 }
 
 func (o Options) train() train.Options {

@@ -37,7 +37,7 @@ func leading(k *mat.SymDense, r int) (values []float64, vectors *mat.Dense, err 
 	dims = block * krylovDepth
 	q, kq := mat.NewDense(h, dims, nil), mat.NewDense(h, dims, nil)
 	rng := rand.New(rand.NewPCG(1, uint64(r)))
-	next, size := mat.NewDense(h, block, nil), mat.Norm(k, 2)
+	next, size, full := mat.NewDense(h, block, nil), mat.Norm(k, 2), mat.DenseCopyOf(k) // products of SymDense are slow
 	for at := 0; at < dims; at += block {
 		// Each pass mends what rounding left of the one before. A column that adds nothing to the space, as every one does
 		// at first and those of a matrix of low rank do in the end, begins anew at random.
@@ -61,7 +61,7 @@ func leading(k *mat.SymDense, r int) (values []float64, vectors *mat.Dense, err 
 			orthonormal(next)
 		}
 		q.Slice(0, h, at, at+block).(*mat.Dense).Copy(next)
-		next.Mul(k, q.Slice(0, h, at, at+block))
+		next.Mul(full, q.Slice(0, h, at, at+block))
 		kq.Slice(0, h, at, at+block).(*mat.Dense).Copy(next)
 	}
 	var t mat.Dense

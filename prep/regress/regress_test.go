@@ -16,9 +16,12 @@ import (
 
 	"neuroprefetcher/format"
 	"neuroprefetcher/format/checkpoint"
+	"neuroprefetcher/format/tensors"
 	"neuroprefetcher/kernels"
+	"neuroprefetcher/prep/calib"
 	"neuroprefetcher/prep/moments"
 	"neuroprefetcher/prep/stage"
+	"neuroprefetcher/runtime/predictor"
 )
 
 // sample is made-up calibration data: x (T, H) with a mean, correlated elements, one that is constant and one that is
@@ -444,6 +447,59 @@ func TestRefused(t *testing.T) {
 	empty := &stage.Env{Work: t.TempDir()}
 	if _, err := Run(context.Background(), empty, Options{Checkpoint: c}); !errors.Is(err, format.ErrInput) || !strings.Contains(format.HintOf(err), "npprep moments") {
 		t.Errorf("without moments: %v", err)
+	}
+}
+
+// TestRamp holds the sources of a ramp against its definition, and its factors against those that a lag of the same
+// length gives: a ramp only chooses among lags.
+func TestRamp(t *testing.T) {
+	c, e := prepared(t, 2)
+	o := Options{Checkpoint: c, Rank: 32, Dense: 3, Ramp: 2}
+	if _, err := Run(context.Background(), e, o); !errors.Is(err, format.ErrInput) || !strings.Contains(format.HintOf(err), "--ramp") {
+		t.Errorf("moments without the ramp's sources: %v", err)
+	}
+	extra, err := o.Extra()
+	if err != nil || len(extra) != 2 {
+		t.Fatalf("%v, %v", extra, err)
+	}
+	run := func(extra []calib.Pair, lags []int, o Options) *tensors.File {
+		t.Helper()
+		e := &stage.Env{Work: t.TempDir(), Pool: e.Pool}
+		m := moments.Options{Checkpoint: c, Texts: []string{tiny + "calibration.txt"}, Tokens: 1024, Window: 128, Lags: lags, Extra: extra}
+		if _, err := moments.Run(context.Background(), e, m); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Run(context.Background(), e, o); err != nil {
+			t.Fatal(err)
+		}
+		f, err := tensors.Open(filepath.Join(e.Work, Name, File))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	ramp := run(extra, []int{2}, o)
+	source, err := ramp.I32(predictor.SourceName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// six layers, lag 2: layer 3 two layers earlier, layer 4 one
+	if want := []int32{-1, 1, 3, 1, 5, 9}; !slices.Equal(source, want) {
+		t.Errorf("sources %v, want %v", source, want)
+	}
+	for l, lag := range map[int]int{2: 2, 3: 6, 4: 4, 5: 2} {
+		alone := run(nil, []int{lag}, Options{Checkpoint: c, Rank: 32, Dense: 2, Lag: lag})
+		for _, name := range []string{predictor.InName(0, l), predictor.OutName(1, l), predictor.ScaleName(l)} {
+			a, errA := ramp.Bytes(name)
+			b, errB := alone.Bytes(name)
+			if errA != nil || errB != nil || string(a) != string(b) {
+				t.Errorf("%s is not that of lag %d: %v, %v", name, lag, errA, errB)
+			}
+		}
+	}
+	if _, err := Run(context.Background(), e, Options{Checkpoint: c, Ramp: 32}); !errors.Is(err, format.ErrInput) || !strings.Contains(err.Error(), "ramp of 32") {
+		t.Errorf("a ramp too long: %v", err)
 	}
 }
 

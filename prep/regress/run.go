@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"path/filepath"
+	"slices"
 
 	"neuroprefetcher/format"
 	"neuroprefetcher/format/checkpoint"
@@ -35,11 +36,29 @@ type Options struct {
 	Lag        int // see predictor.Source; 0 = DefaultLag
 	Rank       int // of layers after the dense prefix; 0 = from the model's size
 	Dense      int // dense prefix that the bundle is made for; 0 = DefaultDense
+	Ramp       int // first layers after it that are named earlier, see predictor.RampSource
 }
 
 type params struct {
 	Lag   int
 	Ranks []int
+	// left out without a ramp: the key is then that of before there were any
+	Dense, Ramp int `json:",omitempty"`
+}
+
+// source is the site that names layer l.
+func (o *Options) source(l int) int { return predictor.RampSource(l, o.Lag, o.Dense, o.Ramp) }
+
+// Extra are the sources that the moments need besides those of the lag.
+func (o Options) Extra() ([]calib.Pair, error) {
+	if err := o.defaults(); err != nil {
+		return nil, err
+	}
+	var extra []calib.Pair
+	for l := o.Dense; l < min(o.Dense+o.Ramp, o.Checkpoint.Config.Layers); l++ {
+		extra = append(extra, calib.Pair{Layer: l, Site: o.source(l)})
+	}
+	return extra, nil
 }
 
 // Check refuses options before anything is run.
@@ -62,6 +81,8 @@ func (o *Options) defaults() error {
 		return format.Inputf("rank %d: must be 1 to %d, the hidden size", o.Rank, cfg.Hidden)
 	case o.Dense < 1 || o.Dense > cfg.Layers:
 		return format.Inputf("dense prefix of %d layers: the model has %d", o.Dense, cfg.Layers)
+	case o.Ramp < 0 || o.Lag+2*o.Ramp > predictor.MaxLag:
+		return format.Inputf("ramp of %d layers: must be 0 to %d", o.Ramp, (predictor.MaxLag-o.Lag)/2)
 	}
 	return nil
 }
@@ -77,10 +98,14 @@ func Run(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 		return stage.Report{}, err
 	}
 	rank := ranks(cfg, o.Dense, o.Rank)
+	p := params{Lag: o.Lag, Ranks: rank}
+	if o.Ramp > 0 {
+		p.Dense, p.Ramp = o.Dense, o.Ramp
+	}
 	spec := stage.Spec{
 		Name: Name, Version: 1,
 		Inputs: append([]string{calib.Digest(outputs)}, o.Checkpoint.Files()...),
-		Params: params{o.Lag, rank},
+		Params: p,
 		Reads:  []string{"moments"},
 	}
 	return stage.Run(ctx, e, spec, func(ctx context.Context, dir string, p *stage.Progress) (map[string]any, error) {
@@ -98,9 +123,16 @@ func run(ctx context.Context, e *stage.Env, o Options, rank []int, dir string, p
 		return nil, err
 	}
 	defer m.Close()
-	if !has(m.Lags, o.Lag) {
-		return nil, format.Hint(format.Inputf("the moments have lookaheads of %v layers, not %v", layersAhead(m.Lags...), layersAhead(o.Lag)[0]),
-			"run npprep moments again with that --lookahead")
+	for l := 1; l < cfg.Layers; l++ {
+		switch {
+		case slices.Contains(m.Pairs(l), o.source(l)):
+		case slices.Contains(m.Lags, o.Lag):
+			return nil, format.Hint(format.Inputf("the moments have no source at site %d for layer %d, which the ramp of %d layers behind %d dense ones needs", o.source(l), l, o.Ramp, o.Dense),
+				"run npprep moments again with that --ramp and --dense-layers")
+		default:
+			return nil, format.Hint(format.Inputf("the moments have lookaheads of %v layers, not %v", layersAhead(m.Lags...), layersAhead(o.Lag)[0]),
+				"run npprep moments again with that --lookahead")
+		}
 	}
 	if need := fewTokens * cfg.Hidden; m.Tokens < need {
 		e.Warn("the moments are sums over %d tokens; factors that hold for other text need about %d", m.Tokens, need)
@@ -134,19 +166,10 @@ func run(ctx context.Context, e *stage.Env, o Options, rank []int, dir string, p
 		p.Add(1)
 	}
 	p.Done()
-	if err := join(dir, cfg, o.Lag); err != nil {
+	if err := join(dir, cfg, o.source); err != nil {
 		return nil, err
 	}
 	return values(cfg, o, rank, rest, m.Tokens), nil
-}
-
-func has(lags []int, lag int) bool {
-	for _, l := range lags {
-		if l == lag {
-			return true
-		}
-	}
-	return false
 }
 
 // layersAhead are lags as people give them.
@@ -173,7 +196,7 @@ const leftName = "left"
 // layer solves one layer and writes its unit.
 func layer(pool *kernels.Pool, o Options, m *calib.Moments, l, rank int, path string) error {
 	cfg := o.Checkpoint.Config
-	src, dst := predictor.Source(l, o.Lag), predictor.MLPSite(l)
+	src, dst := o.source(l), predictor.MLPSite(l)
 	var a [5][]float64
 	var err error
 	for i, read := range []func() ([]float64, error){
@@ -285,11 +308,11 @@ func readLeft(path string) (x left, err error) {
 }
 
 // join copies the units into one file.
-func join(dir string, cfg *checkpoint.Config, lag int) error {
+func join(dir string, cfg *checkpoint.Config, from func(l int) int) error {
 	source := make([]int32, cfg.Layers)
 	source[0] = -1
 	for l := 1; l < cfg.Layers; l++ {
-		source[l] = int32(predictor.Source(l, lag))
+		source[l] = int32(from(l))
 	}
 	entries := []tensors.Entry{tensors.I32Entry(predictor.SourceName, []int{cfg.Layers}, source)}
 	for l := 1; l < cfg.Layers; l++ {
@@ -323,7 +346,7 @@ func values(cfg *checkpoint.Config, o Options, rank []int, rest []left, tokens i
 		gate[i], up[i] = x[0], x[1]
 	}
 	return map[string]any{
-		"tokens": tokens, "lookahead": layersAhead(o.Lag)[0], "rank": rank[len(rank)-1], "dense": o.Dense, "bytes": n,
+		"tokens": tokens, "lookahead": layersAhead(o.Lag)[0], "rank": rank[len(rank)-1], "dense": o.Dense, "ramp": o.Ramp, "bytes": n,
 		"share": fmt.Sprintf("%.2f %%", 100*float64(n)/float64(modelBytes(cfg))), "left_gate": gate, "left_up": up,
 	}
 }
