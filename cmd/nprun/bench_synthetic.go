@@ -27,6 +27,8 @@ func syntheticFlags() []cli.Flag {
 		&cli.Float64Flag{Name: "reuse", Value: synthetic.DefaultReuse, Usage: "of the trace: share of a layer's neurons that the token before had too"},
 		&cli.Float64Flag{Name: "run-length", Value: synthetic.DefaultRun, Usage: "of the trace: mean run of adjacent neurons among those that come in"},
 		&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "of the synthetic weights and the trace"},
+		&cli.IntFlag{Name: "lag", Usage: "queue a layer's reads `N` half layers before its MLP, as the lookahead selector does; 0 queues all after layer 0"},
+		&cli.IntFlag{Name: "ramp", Usage: "with --lag: name the first `N` sparse layers earlier, the first one by N layers"},
 	}
 }
 
@@ -39,6 +41,8 @@ type syntheticRun struct {
 	Trace     *synthetic.TraceParams `json:"trace"` // null unless one was replayed
 	MeanRun   float64                `json:"trace_mean_run,omitempty"`
 	TraceFile string                 `json:"trace_file,omitempty"`
+	Lag       int                    `json:"lag,omitempty"` // half layers; 0: every layer's reads are queued after layer 0
+	Ramp      int                    `json:"ramp,omitempty"`
 }
 
 // workload is what a measurement runs: a bundle, or a synthetic one behind a trace.
@@ -54,7 +58,7 @@ type workload struct {
 func newWorkload(c *cli.Context, steps int) (w *workload, err error) {
 	name := c.String("synthetic")
 	if name == "" {
-		for _, f := range []string{"dir", "reuse", "run-length", "seed"} {
+		for _, f := range []string{"dir", "reuse", "run-length", "seed", "lag", "ramp"} {
 			if c.IsSet(f) {
 				return nil, clix.Usagef("--%s needs --synthetic", f)
 			}
@@ -92,13 +96,16 @@ func newWorkload(c *cli.Context, steps int) (w *workload, err error) {
 	if w.o.KMax > 0 {
 		p.KMax = w.o.KMax
 	}
+	if lag, ramp := c.Int("lag"), c.Int("ramp"); lag < 0 || lag > predictor.MaxLag || ramp < 0 || ramp > predictor.MaxLag || ramp > 0 && lag == 0 {
+		return nil, clix.Usagef("--lag %d --ramp %d: want 0 to %d, and no ramp without a lag", lag, ramp, predictor.MaxLag)
+	}
 	if err := p.Check(); err != nil {
 		return nil, clix.Usagef("%v", err)
 	}
 	if err := w.write(c); err != nil {
 		return nil, err
 	}
-	return w, w.trace(p)
+	return w, w.trace(p, c.Int("lag"), c.Int("ramp"))
 }
 
 // write makes the synthetic bundle.
@@ -120,7 +127,7 @@ func (w *workload) write(c *cli.Context) error {
 
 // trace puts a trace before the bundle's selector, where the mode has one. It is in memory before the engine is opened,
 // so that the plan counts it.
-func (w *workload) trace(p synthetic.TraceParams) error {
+func (w *workload) trace(p synthetic.TraceParams, lag, ramp int) error {
 	if w.o.Mode == engine.ModeResident || w.o.Mode == engine.ModeStream {
 		return nil
 	}
@@ -130,7 +137,12 @@ func (w *workload) trace(p synthetic.TraceParams) error {
 	}
 	w.o.Wrap = func(inner predictor.Selector, pl *engine.Plan) (predictor.Selector, error) {
 		w.run.Trace, w.run.MeanRun, w.run.TraceFile = &t.Params, t.MeanRun(), filepath.Join(w.base, synthetic.TraceName(w.shape.Name, p))
-		return synthetic.NewReplay(t, inner, pl.Dense, w.shape.Layers, w.shape.Intermediate, pl.KMax)
+		r, err := synthetic.NewReplay(t, inner, pl.Dense, w.shape.Layers, w.shape.Intermediate, pl.KMax)
+		if err != nil || lag == 0 {
+			return r, err
+		}
+		w.run.Lag, w.run.Ramp = lag, ramp
+		return synthetic.NewAhead(r, w.shape.Layers, lag, ramp), nil
 	}
 	return nil
 }
@@ -161,6 +173,9 @@ func (r *syntheticRun) describe() string {
 	s := fmt.Sprintf("SYNTHETIC: random weights in the shape of %s, seed %d", r.Shape, r.Seed)
 	if t := r.Trace; t != nil {
 		s += fmt.Sprintf("; active sets from a trace: reuse %g, mean run %.2f", t.Reuse, r.MeanRun)
+		if r.Lag > 0 {
+			s += fmt.Sprintf("; named %d half layers ahead, ramp %d", r.Lag, r.Ramp)
+		}
 	}
 	return s
 }

@@ -20,8 +20,10 @@ func replayed(t testing.TB, p TraceParams, o engine.Options) (*engine.Engine, *T
 		t.Fatal(err)
 	}
 	o.Mode, o.Memory, o.Context, o.KMax = engine.ModeSparse, 1<<30, 256, p.KMax
-	o.Wrap = func(inner predictor.Selector, pl *engine.Plan) (predictor.Selector, error) {
-		return NewReplay(tr, inner, pl.Dense, small.Layers, small.Intermediate, pl.KMax)
+	if o.Wrap == nil {
+		o.Wrap = func(inner predictor.Selector, pl *engine.Plan) (predictor.Selector, error) {
+			return NewReplay(tr, inner, pl.Dense, small.Layers, small.Intermediate, pl.KMax)
+		}
 	}
 	e, err := engine.Open(context.Background(), path, o)
 	if err != nil {
