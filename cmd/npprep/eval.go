@@ -47,6 +47,7 @@ func evalCommand() *cli.Command {
 			&cli.StringFlag{Name: "work", Usage: "keep what is finished in `DIR`", DefaultText: "the first bundle's name with .eval behind it"},
 			&cli.IntFlag{Name: "threads", DefaultText: "all cores", Usage: "`N` threads"},
 			&cli.StringFlag{Name: "memory", DefaultText: "what the machine and the container leave", Usage: "`SIZE` that the process may use, such as 8GiB"},
+			&cli.StringFlag{Name: "plots", Usage: "draw figures into `DIR`, as PNG and SVG"},
 			clix.JSONFlag(),
 			clix.QuietFlag(),
 		},
@@ -80,6 +81,13 @@ func evaluate(c *cli.Context) error {
 			return format.Hint(c.Context.Err(), "the next run goes on from here")
 		}
 		return err
+	}
+	if dir := c.String("plots"); dir != "" {
+		files, err := drawLadder(dir, r)
+		if err != nil {
+			return err
+		}
+		e.Note("%d figures in %s", len(files)/2, dir)
 	}
 	if c.Bool("json") {
 		return clix.WriteJSON(c.App.Writer, r)
