@@ -12,6 +12,7 @@ import (
 	clix "neuroprefetcher/cmd/internal/cli"
 	"neuroprefetcher/format/bundle"
 	"neuroprefetcher/runtime/engine"
+	"neuroprefetcher/runtime/measure"
 	"neuroprefetcher/runtime/sample"
 	"neuroprefetcher/runtime/storage"
 )
@@ -50,7 +51,7 @@ func engineFlags() []cli.Flag {
 		&cli.IntFlag{Name: "threads", Usage: "compute on `N` threads", DefaultText: "all"},
 		&cli.StringFlag{Name: "io", Value: "auto", Usage: "how rows are read: auto, uring or pread"},
 		&cli.StringFlag{Name: "direct", Value: "auto", Usage: "O_DIRECT: auto, require or off"},
-		&cli.IntFlag{Name: "queue-depth", Usage: "at most `N` reads in flight", DefaultText: "256"},
+		&cli.IntFlag{Name: "queue-depth", Usage: "at most `N` reads in flight", DefaultText: "what bench --drive found best for the drive, else 256"},
 		&cli.StringFlag{Name: "gap", Value: "0", Usage: "read through gaps of at most `BYTES` between rows; auto takes what a short look at the drive suggests"},
 		clix.JSONFlag(),
 		clix.QuietFlag(),
@@ -167,6 +168,9 @@ func openBundle(c *cli.Context, dir string, o engine.Options) (*engine.Engine, e
 		if line := useCalibration(&o, b); line != "" && (o.Mode == engine.ModeSparse || o.Mode == engine.ModeAuto) {
 			fmt.Fprintf(say, "note: %s\n", line)
 		}
+		if o.Storage.QueueDepth == 0 {
+			o.Storage.QueueDepth = measuredDepth(b)
+		}
 	}
 	report, end := clix.ByteProgress(say, "loading")
 	o.Progress = report
@@ -182,6 +186,20 @@ func openBundle(c *cli.Context, dir string, o engine.Options) (*engine.Engine, e
 		fmt.Fprintf(say, "note: %s\n", e.Plan.Note)
 	}
 	return e, nil
+}
+
+// measuredDepth is the queue depth that suits the bundle's records on its drive, by the curve that bench --drive kept; 0
+// without one.
+func measuredDepth(b *bundle.Bundle) int {
+	cache, err := cacheDir()
+	if err != nil {
+		return 0
+	}
+	c, ok := measure.KeptCurve(cache, b.Path(bundle.MemberRows))
+	if !ok {
+		return 0
+	}
+	return c.Depth(c.Usual(), b.Manifest.Rows.Stride)
 }
 
 // notes is where remarks go: stderr, or nowhere with --quiet.

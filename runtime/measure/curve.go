@@ -233,6 +233,24 @@ func (c *Curve) Best(way string, size int) (Cell, bool) {
 	return best, best.Size > 0
 }
 
+// enough is the share of the best rate that is worth no more reads in flight.
+const enough = 0.97
+
+// Depth is how many reads of about size bytes should be in flight: the fewest that bring nearly the best rate; 0 unknown.
+func (c *Curve) Depth(way string, size int) int {
+	best, ok := c.Best(way, size)
+	if !ok {
+		return 0
+	}
+	depth := best.Depth
+	for _, x := range c.Cells {
+		if x.Way == way && x.Size == best.Size && x.BytesPer >= enough*best.BytesPer {
+			depth = min(depth, x.Depth)
+		}
+	}
+	return depth
+}
+
 // At is the rate of reads of size bytes at the best depth, between the measured sizes by the line through reads of
 // a + b·size seconds.
 func (c *Curve) At(way string, size int) (bytesPerS float64, ok bool) {

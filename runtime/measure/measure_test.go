@@ -109,6 +109,16 @@ func TestCurveAt(t *testing.T) {
 	if b, _ := c.Best(InPlace, 20000); b.Size != 16384 || b.Depth != 64 {
 		t.Errorf("%+v", b)
 	}
+	if d := c.Depth(InPlace, 20000); d != 64 {
+		t.Errorf("depth %d", d)
+	}
+	c.Cells = append(c.Cells, Cell{Way: InPlace, Size: 16384, Depth: 16, BytesPer: 0.98 * rate(16384)}, Cell{Way: InPlace, Size: 16384, Depth: 256, BytesPer: 0.99 * rate(16384)})
+	if d := c.Depth(InPlace, 20000); d != 16 {
+		t.Errorf("depth %d, want the fewest that bring nearly the best rate", d)
+	}
+	if d := (&Curve{}).Depth(InPlace, 20000); d != 0 {
+		t.Errorf("depth %d without a curve", d)
+	}
 	if c.Usual() != InPlace {
 		t.Error(c.Usual())
 	}
