@@ -5,14 +5,11 @@ import (
 	"math"
 	"strings"
 
-	"gonum.org/v1/plot/font"
-	"gonum.org/v1/plot/text"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
+	"golang.org/x/image/font/opentype"
 )
 
 // palette is Okabe and Ito's, the strongest on white first.
-var palette = []color.Color{
+var palette = []color.NRGBA{
 	rgb(0x00, 0x72, 0xb2), rgb(0xd5, 0x5e, 0x00), rgb(0x00, 0x9e, 0x73), rgb(0xcc, 0x79, 0xa7),
 	rgb(0xe6, 0x9f, 0x00), rgb(0x56, 0xb4, 0xe9), rgb(0x00, 0x00, 0x00), rgb(0xf0, 0xe4, 0x42),
 }
@@ -21,53 +18,45 @@ var (
 	ink   = rgb(0x22, 0x22, 0x22)
 	faint = rgb(0x66, 0x66, 0x66)
 	grid  = rgb(0xe3, 0xe3, 0xe3)
-	shade = []color.Color{rgb(0xf2, 0xf4, 0xf7), rgb(0xfb, 0xf3, 0xe7)}
+	shade = []color.NRGBA{rgb(0xf2, 0xf4, 0xf7), rgb(0xfb, 0xf3, 0xe7)}
 )
 
-func rgb(r, g, b uint8) color.Color { return color.NRGBA{r, g, b, 255} }
+func rgb(r, g, b uint8) color.NRGBA { return color.NRGBA{r, g, b, 255} }
 
 // dashes and shapes tell lines apart without colour.
 var (
-	dashes = [][]vg.Length{nil, {6, 3}, {2, 2}, {8, 3, 2, 3}, {10, 4}, {4, 2, 1, 2, 1, 2}}
-	shapes = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, diamond{}, draw.RingGlyph{}, draw.CrossGlyph{}, draw.SquareGlyph{}, draw.PlusGlyph{}}
+	dashes = [][]float64{nil, {6, 3}, {2, 2}, {8, 3, 2, 3}, {10, 4}, {4, 2, 1, 2, 1, 2}}
 )
 
-type diamond struct{}
-
-func (diamond) DrawGlyph(c *draw.Canvas, sty draw.GlyphStyle, pt vg.Point) {
-	r := sty.Radius * 1.2
-	c.FillPolygon(sty.Color, []vg.Point{{X: pt.X, Y: pt.Y + r}, {X: pt.X + r, Y: pt.Y}, {X: pt.X, Y: pt.Y - r}, {X: pt.X - r, Y: pt.Y}})
-}
-
 const (
-	margin     = 8 * vg.Length(1)
-	titleSize  = 13 * vg.Length(1)
-	labelSize  = 10.5 * vg.Length(1)
-	noteSize   = 9 * vg.Length(1)
-	glyphWidth = 3 * vg.Length(1)
+	margin      = 8.0
+	titleSize   = 13.0
+	labelSize   = 10.5
+	noteSize    = 9.0
+	glyphRadius = 3.0
 )
 
 // painter draws one figure.
 type painter struct {
-	draw.Canvas
+	c    canvas
 	f    *Figure
-	text text.Handler
+	font *opentype.Font
 	x, y scale
-	area vg.Rectangle // between the axes
-	used []vg.Rectangle
+	area box // between the axes
+	used []box
 }
 
 // paint draws f on a canvas.
-func paint(c draw.Canvas, f Figure) error {
+func paint(c canvas, f Figure) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	h, err := handler()
+	font, err := sans()
 	if err != nil {
 		return err
 	}
-	p := &painter{Canvas: c, f: &f, text: h}
-	p.FillPolygon(rgb(255, 255, 255), rect(c.Min.X, c.Min.Y, c.Max.X, c.Max.Y)) // dark text on a dark page is none
+	p := &painter{c: c, f: &f, font: font}
+	c.fill(rgb(255, 255, 255), rect(0, 0, width, height)) // dark text on a dark page is none
 	p.scales()
 	top := p.head()
 	p.axes(top)
@@ -148,30 +137,40 @@ func (p *painter) scales() {
 	}
 }
 
-func (p *painter) style(size vg.Length, c color.Color, x, y float64) text.Style {
-	return text.Style{Color: c, Font: font.From(sans, size), XAlign: text.XAlignment(x), YAlign: text.YAlignment(y), Handler: p.text}
-}
-
 // write puts text at a place; x and y say which part of it lies there: 0 left or bottom, −0.5 the middle, −1 right or top.
-func (p *painter) write(size vg.Length, c color.Color, at vg.Point, x, y float64, s string) {
-	if y == -0.5 {
-		at.Y++ // what has no descenders looks too low
+func (p *painter) write(size float64, c color.NRGBA, at point, x, y float64, s string) {
+	at.x += x * p.width(size, s)
+	switch y {
+	case 0:
+		at.y += descent * size
+	case -0.5: // the middle of what has no descender
+		at.y -= 0.35 * size
+	default:
+		at.y -= ascent * size
 	}
-	p.FillText(p.style(size, c, x, y), at, s)
+	p.c.text(size, c, at, false, s)
 }
 
-func (p *painter) width(size vg.Length, s string) vg.Length { return p.style(size, ink, 0, 0).Width(s) }
+func (p *painter) width(size float64, s string) float64 { return textWidth(p.font, size, s) }
+
+func (p *painter) line(sty pen, x0, y0, x1, y1 float64) {
+	p.c.stroke(sty, []point{{x0, y0}, {x1, y1}})
+}
+
+func (p *painter) marker(i int, r float64, at point) {
+	p.c.fill(colour(i), moved(shapes[i%len(shapes)], at, r))
+}
 
 // head writes title, note and legend and returns where they end.
-func (p *painter) head() vg.Length {
-	y := p.Max.Y - margin
+func (p *painter) head() float64 {
+	y := height - margin
 	if p.f.Title != "" {
-		p.write(titleSize, ink, vg.Point{X: p.Min.X + margin, Y: y}, 0, -1, p.f.Title)
+		p.write(titleSize, ink, point{x: margin, y: y}, 0, -1, p.f.Title)
 		y -= titleSize + 5
 	}
 	if p.f.Note != "" {
-		for _, line := range p.wrap(noteSize, p.f.Note, p.Max.X-p.Min.X-2*margin) {
-			p.write(noteSize, faint, vg.Point{X: p.Min.X + margin, Y: y}, 0, -1, line)
+		for _, line := range p.wrap(noteSize, p.f.Note, width-2*margin) {
+			p.write(noteSize, faint, point{x: margin, y: y}, 0, -1, line)
 			y -= noteSize + 3
 		}
 	}
@@ -185,46 +184,37 @@ func (p *painter) head() vg.Length {
 		return y - 4
 	}
 	y -= 4
-	x := p.Min.X + margin
-	const swatch, between = 24 * vg.Length(1), 14 * vg.Length(1)
+	x := float64(margin)
+	const swatch, between = 24, 14
 	for i, s := range p.f.Series {
 		if s.Name == "" {
 			continue
 		}
 		w := swatch + 4 + p.width(labelSize, s.Name)
-		if x > p.Min.X+margin && x+w > p.Max.X-margin {
-			x, y = p.Min.X+margin, y-labelSize-5
+		if x > margin && x+w > width-margin {
+			x, y = margin, y-labelSize-5
 		}
 		mid := y - labelSize/2 - 1
 		switch {
 		case p.f.bars():
-			p.FillPolygon(colour(i), rect(x+6, mid-4, x+swatch-2, mid+4))
+			p.c.fill(colour(i), rect(x+6, mid-4, x+swatch-2, mid+4))
 		case p.f.Kind == Lines:
-			p.StrokeLine2(lineStyle(i), x, mid, x+swatch, mid)
+			p.line(lineStyle(i), x, mid, x+swatch, mid)
 			fallthrough
 		default:
-			p.DrawGlyphNoClip(glyph(i), vg.Point{X: x + swatch/2, Y: mid})
+			p.marker(i, glyphRadius, point{x: x + swatch/2, y: mid})
 		}
-		p.write(labelSize, ink, vg.Point{X: x + swatch + 4, Y: mid}, 0, -0.5, s.Name)
+		p.write(labelSize, ink, point{x: x + swatch + 4, y: mid}, 0, -0.5, s.Name)
 		x += w + between
 	}
 	return y - labelSize - 8
 }
 
-func colour(i int) color.Color { return palette[i%len(palette)] }
-func lineStyle(i int) draw.LineStyle {
-	return draw.LineStyle{Color: colour(i), Width: 1.8, Dashes: dashes[i%len(dashes)]}
-}
-func glyph(i int) draw.GlyphStyle {
-	return draw.GlyphStyle{Color: colour(i), Radius: glyphWidth, Shape: shapes[i%len(shapes)]}
-}
-
-func rect(x0, y0, x1, y1 vg.Length) []vg.Point {
-	return []vg.Point{{X: x0, Y: y0}, {X: x1, Y: y0}, {X: x1, Y: y1}, {X: x0, Y: y1}}
-}
+func colour(i int) color.NRGBA { return palette[i%len(palette)] }
+func lineStyle(i int) pen      { return pen{colour(i), 1.8, dashes[i%len(dashes)]} }
 
 // wrap breaks s at spaces into lines no wider than w.
-func (p *painter) wrap(size vg.Length, s string, w vg.Length) []string {
+func (p *painter) wrap(size float64, s string, w float64) []string {
 	var lines []string
 	line := ""
 	for _, word := range strings.Fields(s) {
@@ -244,16 +234,16 @@ func title(a Axis) string {
 }
 
 // axes fixes the area between the axes and writes their labels.
-func (p *painter) axes(top vg.Length) {
-	left, bottom := p.Min.X+margin, p.Min.Y+margin
+func (p *painter) axes(top float64) {
+	left, bottom := float64(margin), float64(margin)
 	if s := title(p.f.Y); s != "" {
 		left += labelSize + 5
 	}
-	widest := vg.Length(0)
+	widest := 0.0
 	for _, t := range p.y.ticks {
 		widest = max(widest, p.width(labelSize, t.Label))
 	}
-	p.area.Min.X, p.area.Max.X = left+widest+5, p.Max.X-margin-6
+	p.area.min.x, p.area.max.x = left+widest+5, width-margin-6
 	if s := title(p.f.X); s != "" {
 		bottom += labelSize + 5
 	}
@@ -261,100 +251,99 @@ func (p *painter) axes(top vg.Length) {
 	for i, t := range p.x.ticks {
 		names[i] = []string{t.Label}
 		if p.f.bars() {
-			names[i] = p.wrap(labelSize, t.Label, (p.area.Max.X-p.area.Min.X)/vg.Length(len(p.x.ticks))-4)
+			names[i] = p.wrap(labelSize, t.Label, (p.area.max.x-p.area.min.x)/float64(len(p.x.ticks))-4)
 			lines = max(lines, len(names[i]))
 		}
 	}
-	p.area.Min.Y, p.area.Max.Y = bottom+vg.Length(lines)*(labelSize+1)+5, top-4
+	p.area.min.y, p.area.max.y = bottom+float64(lines)*(labelSize+1)+5, top-4
 	if s := title(p.f.X); s != "" {
-		p.write(labelSize, ink, vg.Point{X: (p.area.Min.X + p.area.Max.X) / 2, Y: p.Min.Y + margin}, -0.5, 0, s)
+		p.write(labelSize, ink, point{x: (p.area.min.x + p.area.max.x) / 2, y: margin}, -0.5, 0, s)
 	}
 	if s := title(p.f.Y); s != "" {
-		sty := p.style(labelSize, ink, -0.5, -1)
-		sty.Rotation = math.Pi / 2
-		p.FillText(sty, vg.Point{X: p.Min.X + margin, Y: (p.area.Min.Y + p.area.Max.Y) / 2}, s)
+		at := point{margin + ascent*labelSize, (p.area.min.y+p.area.max.y)/2 - p.width(labelSize, s)/2}
+		p.c.text(labelSize, ink, at, true, s)
 	}
 	for _, t := range p.y.ticks {
-		if y := p.placeY(t.At); y >= p.area.Min.Y-1 && y <= p.area.Max.Y+1 {
-			p.write(labelSize, ink, vg.Point{X: p.area.Min.X - 5, Y: y}, -1, -0.5, t.Label)
+		if y := p.placeY(t.At); y >= p.area.min.y-1 && y <= p.area.max.y+1 {
+			p.write(labelSize, ink, point{x: p.area.min.x - 5, y: y}, -1, -0.5, t.Label)
 		}
 	}
-	end := p.area.Min.X - 1e3
+	end := p.area.min.x - 1e3
 	for i, t := range p.x.ticks {
 		x := p.placeX(t.At)
 		half := p.width(labelSize, names[i][0]) / 2
-		if x < p.area.Min.X-1 || x > p.area.Max.X+1 || !p.f.bars() && x-half < end+6 {
+		if x < p.area.min.x-1 || x > p.area.max.x+1 || !p.f.bars() && x-half < end+6 {
 			continue // no room beside the label before
 		}
 		end = x + half
 		for k, line := range names[i] {
-			p.write(labelSize, ink, vg.Point{X: x, Y: p.area.Min.Y - 5 - vg.Length(k)*(labelSize+1)}, -0.5, -1, line)
+			p.write(labelSize, ink, point{x: x, y: p.area.min.y - 5 - float64(k)*(labelSize+1)}, -0.5, -1, line)
 		}
 	}
 }
 
-func (p *painter) placeX(v float64) vg.Length {
-	return p.area.Min.X + vg.Length(p.x.at(v))*(p.area.Max.X-p.area.Min.X)
+func (p *painter) placeX(v float64) float64 {
+	return p.area.min.x + p.x.at(v)*(p.area.max.x-p.area.min.x)
 }
 
-func (p *painter) placeY(v float64) vg.Length {
-	return p.area.Min.Y + vg.Length(p.y.at(v))*(p.area.Max.Y-p.area.Min.Y)
+func (p *painter) placeY(v float64) float64 {
+	return p.area.min.y + p.y.at(v)*(p.area.max.y-p.area.min.y)
 }
 
-func (p *painter) place(x, y float64) vg.Point { return vg.Point{X: p.placeX(x), Y: p.placeY(y)} }
+func (p *painter) place(x, y float64) point { return point{x: p.placeX(x), y: p.placeY(y)} }
 
 func (p *painter) grid() {
-	thin := draw.LineStyle{Color: grid, Width: 0.7}
+	thin := pen{color: grid, width: 0.7}
 	for _, t := range p.y.ticks {
-		if y := p.placeY(t.At); y >= p.area.Min.Y && y <= p.area.Max.Y {
-			p.StrokeLine2(thin, p.area.Min.X, y, p.area.Max.X, y)
+		if y := p.placeY(t.At); y >= p.area.min.y && y <= p.area.max.y {
+			p.line(thin, p.area.min.x, y, p.area.max.x, y)
 		}
 	}
 	if p.f.bars() {
 		return
 	}
 	for _, t := range p.x.ticks {
-		if x := p.placeX(t.At); x >= p.area.Min.X && x <= p.area.Max.X {
-			p.StrokeLine2(thin, x, p.area.Min.Y, x, p.area.Max.Y)
+		if x := p.placeX(t.At); x >= p.area.min.x && x <= p.area.max.x {
+			p.line(thin, x, p.area.min.y, x, p.area.max.y)
 		}
 	}
 }
 
 // frame draws the two axes over everything else.
 func (p *painter) frame() {
-	sty := draw.LineStyle{Color: ink, Width: 1}
-	p.StrokeLine2(sty, p.area.Min.X, p.area.Min.Y, p.area.Max.X, p.area.Min.Y)
-	p.StrokeLine2(sty, p.area.Min.X, p.area.Min.Y, p.area.Min.X, p.area.Max.Y)
+	sty := pen{color: ink, width: 1}
+	p.line(sty, p.area.min.x, p.area.min.y, p.area.max.x, p.area.min.y)
+	p.line(sty, p.area.min.x, p.area.min.y, p.area.min.x, p.area.max.y)
 }
 
 func (p *painter) bands() {
 	for i, b := range p.f.Bands {
-		lo, hi := max(p.placeX(b.From), p.area.Min.X), min(p.placeX(b.To), p.area.Max.X)
+		lo, hi := max(p.placeX(b.From), p.area.min.x), min(p.placeX(b.To), p.area.max.x)
 		if hi <= lo {
 			continue
 		}
-		p.FillPolygon(shade[i%len(shade)], rect(lo, p.area.Min.Y, hi, p.area.Max.Y))
+		p.c.fill(shade[i%len(shade)], rect(lo, p.area.min.y, hi, p.area.max.y))
 		for k, line := range p.wrap(noteSize, b.Label, hi-lo-6) {
-			p.write(noteSize, faint, vg.Point{X: (lo + hi) / 2, Y: p.area.Max.Y - 2 - vg.Length(k)*(noteSize+1)}, -0.5, -1, line)
+			p.write(noteSize, faint, point{x: (lo + hi) / 2, y: p.area.max.y - 2 - float64(k)*(noteSize+1)}, -0.5, -1, line)
 		}
 	}
 }
 
 func (p *painter) marks() {
-	sty := draw.LineStyle{Color: faint, Width: 1, Dashes: []vg.Length{3, 3}}
+	sty := pen{color: faint, width: 1, dashes: []float64{3, 3}}
 	for _, m := range p.f.Marks {
 		if m.Horizontal {
 			y := p.placeY(m.At)
-			p.StrokeLine2(sty, p.area.Min.X, y, p.area.Max.X, y)
-			p.write(noteSize, faint, vg.Point{X: p.area.Max.X - 2, Y: y + 2}, -1, 0, m.Label)
+			p.line(sty, p.area.min.x, y, p.area.max.x, y)
+			p.write(noteSize, faint, point{x: p.area.max.x - 2, y: y + 2}, -1, 0, m.Label)
 			continue
 		}
 		x := p.placeX(m.At)
-		p.StrokeLine2(sty, x, p.area.Min.Y, x, p.area.Max.Y)
+		p.line(sty, x, p.area.min.y, x, p.area.max.y)
 		side, at := 0.0, x+3
-		if x+p.width(noteSize, m.Label)+6 > p.area.Max.X {
+		if x+p.width(noteSize, m.Label)+6 > p.area.max.x {
 			side, at = -1, x-3
 		}
-		p.write(noteSize, faint, vg.Point{X: at, Y: p.area.Min.Y + 4}, side, 0, m.Label)
+		p.write(noteSize, faint, point{x: at, y: p.area.min.y + 4}, side, 0, m.Label)
 	}
 }

@@ -1,23 +1,17 @@
 package plots
 
 import (
-	"bytes"
 	"io"
 	"os"
 	"path/filepath"
-
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgimg"
-	"gonum.org/v1/plot/vg/vgsvg"
 
 	"neuroprefetcher/format"
 )
 
 // A figure is as wide as a README's text: 800 pixels of an SVG, and twice as many dots in a PNG, for sharp screens.
 const (
-	width  = 600 * vg.Length(1)
-	height = 350 * vg.Length(1)
+	width  = 600.0 // points
+	height = 350.0
 	pngDPI = 192
 )
 
@@ -50,25 +44,18 @@ func Write(dir, name string, f Figure) ([]string, error) {
 
 // SVG draws a figure as an SVG document. Its text is text, in whatever sans-serif font the reader has.
 func SVG(f Figure) ([]byte, error) {
-	c := vgsvg.New(width, height)
-	if err := paint(draw.New(c), f); err != nil {
+	c := newSVG()
+	if err := paint(c, f); err != nil {
 		return nil, err
 	}
-	var b bytes.Buffer
-	if _, err := c.WriteTo(&b); err != nil {
-		return nil, err
-	}
-	// The library names one font, which few machines have.
-	return bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans;"), []byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")), nil
+	return c.end(), nil
 }
 
 // PNG draws a figure as a PNG.
 func PNG(f Figure) ([]byte, error) {
-	c := vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(pngDPI))
-	if err := paint(draw.New(c), f); err != nil {
+	c := newRaster()
+	if err := paint(c, f); err != nil {
 		return nil, err
 	}
-	var b bytes.Buffer
-	_, err := vgimg.PngCanvas{Canvas: c}.WriteTo(&b)
-	return b.Bytes(), err
+	return c.end()
 }
