@@ -70,8 +70,8 @@ func newWorkload(c *cli.Context, steps int) (w *workload, err error) {
 	if c.String("bundle") != "" {
 		return nil, clix.Usagef("--bundle and --synthetic exclude each other")
 	}
-	if c.Float64("margin") != 0 || c.Int("rows-per-token") != 0 {
-		return nil, clix.Usagef("--margin and --rows-per-token would change the sets of the trace that --synthetic replays; use --reuse")
+	if c.Float64("margin") != 0 || c.Int("rows-per-token") != 0 || c.String("read-budget") != "" {
+		return nil, clix.Usagef("--margin, --rows-per-token and --read-budget would change the sets of the trace that --synthetic replays; use --reuse")
 	}
 	w = &workload{}
 	if w.shape, err = synthetic.ShapeOf(name); err != nil {

@@ -47,6 +47,7 @@ func engineFlags() []cli.Flag {
 		&cli.StringFlag{Name: "selector", Value: "auto", Usage: "which selector of the bundle names the neurons: lookahead, paper or static; auto takes its first"},
 		&cli.Float64Flag{Name: "margin", Usage: "how much better a neuron must score to replace a resident one"},
 		&cli.IntFlag{Name: "rows-per-token", Usage: "read at most `N` rows per layer and token; 0 is no limit"},
+		&cli.StringFlag{Name: "read-budget", Usage: "read at most `SIZE` of rows per token, such as 64MiB: a steadier latency for some quality", DefaultText: "no limit"},
 		&cli.IntFlag{Name: "context", Usage: "longest sequence, `N` tokens", DefaultText: "2048, less if memory is short"},
 		&cli.IntFlag{Name: "threads", Usage: "compute on `N` threads", DefaultText: "all"},
 		&cli.StringFlag{Name: "io", Value: "auto", Usage: "how rows are read: auto, uring or pread"},
@@ -123,6 +124,16 @@ func engineOptions(c *cli.Context) (engine.Options, error) {
 			return o, clix.Usagef("--gap %s: want auto or a size up to 1MiB", g)
 		}
 		o.Storage.Gap = int(n)
+	}
+	if m := c.String("read-budget"); m != "" {
+		n, err := clix.ParseSize(m)
+		if err != nil {
+			return o, clix.Usagef("--read-budget %s: %v", m, err)
+		}
+		if n == 0 {
+			return o, clix.Usagef("--read-budget %s: want more than nothing", m)
+		}
+		o.ReadBudget = n
 	}
 	if m := c.String("memory"); m != "" {
 		n, err := clix.ParseSize(m)

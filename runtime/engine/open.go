@@ -32,6 +32,7 @@ type Options struct {
 	Selector   string // lookahead, paper, static; "" is the bundle's first
 	Margin     float32
 	ReadCap    int          // most rows read per layer and token; 0 is no limit
+	ReadBudget int64        // most bytes of rows read per token, the same share for every sparse layer; 0 is no limit
 	Wrap       WrapSelector // makes the selector from the bundle's; nil leaves it
 	Storage    storage.Options
 	Progress   func(done, total int64) // bytes of the layers that stay in memory
@@ -84,9 +85,6 @@ func Open(ctx context.Context, dir string, o Options) (e *Engine, err error) {
 		return nil, err
 	}
 	e = &Engine{Bundle: b, Config: &b.Manifest.Model, geometry: b.Manifest.Rows}
-	if o.ReadCap == 0 {
-		o.ReadCap = -1
-	}
 	if e.Tokenizer, err = tokenizer.Load(b.Path(bundle.MemberTokenizer)); err != nil {
 		return nil, err
 	}
@@ -324,7 +322,10 @@ func (e *Engine) loadRows(ctx context.Context) (err error) {
 	if e.Plan.Mode != ModeSparse {
 		return nil
 	}
-	e.chooser = resident.Chooser{KMax: e.Plan.KMax, Margin: e.opts.Margin, Cap: e.opts.ReadCap}
+	e.chooser = resident.Chooser{KMax: e.Plan.KMax, Margin: e.opts.Margin, Cap: -1}
+	if e.Plan.ReadCap > 0 {
+		e.chooser.Cap = e.Plan.ReadCap
+	}
 	landing := [][]byte{s.mem}
 	for _, l := range rest {
 		if pins := len(e.selector.Pins(l)); pins > e.Plan.KMax {

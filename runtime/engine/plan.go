@@ -43,15 +43,16 @@ type Part struct {
 // Plan says what a mode keeps in memory and what it reads.
 type Plan struct {
 	Mode          string `json:"mode"`
-	Dense         int    `json:"dense_layers"` // layers whose MLP is in memory: d in sparse mode
-	KMax          int    `json:"k_max"`        // of each sparse layer; 0 in other modes
+	Dense         int    `json:"dense_layers"`             // layers whose MLP is in memory: d in sparse mode
+	KMax          int    `json:"k_max"`                    // of each sparse layer; 0 in other modes
+	ReadCap       int    `json:"rows_per_token,omitempty"` // most rows read per sparse layer and token; 0 is no limit
 	Context       int    `json:"context"`
 	Microbatch    int    `json:"microbatch"` // tokens of a prompt that share one pass over the streamed layers
 	Budget        int64  `json:"budget_bytes"`
 	BudgetSource  string `json:"budget_source"`
 	Parts         []Part `json:"parts"`
 	Total         int64  `json:"total_bytes"`
-	ReadsPerToken int64  `json:"read_bytes_per_token_at_most"` // every row of the token read
+	ReadsPerToken int64  `json:"read_bytes_per_token_at_most"` // once the slots are full: every row of the token read, or as many as the limit lets in
 	Weights       int64  `json:"model_bytes"`                  // all weights of the model in float16
 	Note          string `json:"note,omitempty"`
 }
@@ -110,6 +111,8 @@ func newPlanner(b *bundle.Bundle, o Options, threads int) (p *planner, err error
 		return nil, format.Inputf("--dense-layers %d: resident mode keeps all %d layers in memory; --mode stream and --mode sparse keep fewer", o.Dense, n)
 	case o.KMax > p.g.Neurons:
 		return nil, format.Inputf("--k-max %d: a layer has %d neurons", o.KMax, p.g.Neurons)
+	case o.ReadBudget > 0 && o.ReadBudget < int64(n)*int64(p.g.Stride):
+		return nil, format.Inputf("--read-budget %s: a row of each of the model's %d layers takes %s", size(o.ReadBudget), n, size(int64(n)*int64(p.g.Stride)))
 	case o.Context > p.c.MaxPositions:
 		return nil, format.Inputf("--context %d: the model is made for at most %d tokens", o.Context, p.c.MaxPositions)
 	}
@@ -204,7 +207,11 @@ func (p *planner) plan(mode string, dense, context, micro int) *Plan {
 			add("predictor", p.memberBytes(bundle.MemberPredictor, dense))
 			add("centroids", p.memberBytes(bundle.MemberCentroids, dense))
 		}
-		pl.ReadsPerToken = int64(rest) * int64(k) * int64(g.Stride)
+		rows := k
+		if pl.ReadCap = p.readCap(rest); pl.ReadCap > 0 {
+			rows = min(rows, pl.ReadCap)
+		}
+		pl.ReadsPerToken = int64(rest) * int64(rows) * int64(g.Stride)
 	}
 	if mode == ModeStream {
 		pl.ReadsPerToken = int64(rest) * g.LayerStride
@@ -230,6 +237,18 @@ func (p *planner) staging() int {
 		return p.o.Storage.Staging
 	}
 	return min(max(64*p.g.Stride, 1<<20), 16<<20)
+}
+
+// readCap is how many rows each of rest sparse layers may read per token; 0 is no limit.
+func (p *planner) readCap(rest int) int {
+	if p.o.ReadBudget <= 0 || rest == 0 {
+		return p.o.ReadCap
+	}
+	n := int(p.o.ReadBudget / (int64(rest) * int64(p.g.Stride)))
+	if p.o.ReadCap > 0 {
+		n = min(n, p.o.ReadCap)
+	}
+	return max(n, 1) // checked: a row of every layer fits
 }
 
 func (p *planner) kMax() int {

@@ -3,12 +3,15 @@ package engine
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"neuroprefetcher/format"
 	"neuroprefetcher/format/bundle"
+	"neuroprefetcher/runtime/predictor"
 )
 
 // flip changes one bit of a record on disk, past its first byte, and returns what undoes it.
@@ -85,6 +88,7 @@ func TestOptionsAgainstTheBundle(t *testing.T) {
 		{Options{Context: 513}, "--context 513: the model is made for at most 512 tokens"},
 		{Options{Selector: "paper"}, "--selector paper"},
 		{Options{Mode: "fast"}, "--mode fast"},
+		{Options{Mode: ModeSparse, ReadBudget: 1000}, "--read-budget 1000 B"},
 	} {
 		e, err := Open(context.Background(), dir, c.o)
 		if e != nil || !errors.Is(err, format.ErrInput) || !strings.Contains(err.Error(), c.want) {
@@ -95,6 +99,46 @@ func TestOptionsAgainstTheBundle(t *testing.T) {
 		e := openEngine(t, dir, o)
 		if _, err := e.Prefill(context.Background(), []int32{5}); err != nil {
 			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}
+
+// TestReadBudget: once the slots are full no token reads more than it may, and with enough of a budget the sets are those of
+// a run without one.
+func TestReadBudget(t *testing.T) {
+	dir := buildBundle(t, 0)
+	wrap := func(predictor.Selector, *Plan) (predictor.Selector, error) {
+		return &randomSelector{r: rand.New(rand.NewPCG(5, 5))}, nil
+	}
+	free := openEngine(t, dir, Options{Mode: ModeSparse, Dense: 2, KMax: 200, Wrap: wrap})
+	const rows = 7
+	g := free.geometry
+	budget := int64(4*rows*g.Stride) + 11 // four sparse layers
+	tight := openEngine(t, dir, Options{Mode: ModeSparse, Dense: 2, KMax: 200, Wrap: wrap, ReadBudget: budget})
+	wide := openEngine(t, dir, Options{Mode: ModeSparse, Dense: 2, KMax: 200, Wrap: wrap, ReadBudget: int64(4 * 200 * g.Stride)})
+	if p := tight.Plan; p.ReadCap != rows || p.ReadsPerToken > budget {
+		t.Errorf("plan: %d rows, %d bytes", p.ReadCap, p.ReadsPerToken)
+	}
+	for _, e := range []*Engine{free, tight, wide} {
+		if _, err := e.Prefill(context.Background(), script[0].prompt); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id := range int32(8) {
+		before := tight.Stats()
+		for _, e := range []*Engine{free, tight, wide} {
+			if _, err := e.Step(context.Background(), 5+id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		after := tight.Stats()
+		if n := after.StepIO.Wanted - before.StepIO.Wanted; n > budget || after.Read-before.Read != 4*rows {
+			t.Errorf("token %d: %d bytes, %d rows", id, n, after.Read-before.Read)
+		}
+		for l := 2; l < 6; l++ {
+			if !slices.Equal(free.Active(l), wide.Active(l)) {
+				t.Errorf("token %d, layer %d: a budget that does not bind changes the set", id, l)
+			}
 		}
 	}
 }
