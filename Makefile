@@ -17,7 +17,7 @@ build: ## build npprep and nprun into bin/
 install: ## install npprep and nprun into $GOBIN
 	CGO_ENABLED=0 $(GO) install ./cmd/npprep ./cmd/nprun
 
-include pipelines/tiny/pipeline.mk pipelines/smollm2-135m/pipeline.mk pipelines/mistral-7b/pipeline.mk pipelines/llama-3-8b/pipeline.mk
+include pipelines/tiny/pipeline.mk pipelines/smollm2-135m/pipeline.mk pipelines/mistral-7b/pipeline.mk pipelines/llama-3-8b/pipeline.mk pipelines/peers/pipeline.mk
 
 .PHONY: demo
 demo: tiny ## prepare the tiny model and let it tell a story

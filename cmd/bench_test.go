@@ -11,7 +11,7 @@ import (
 
 // benchKeys are what bench --json reports at least.
 var benchKeys = []string{"bundle", "tokens", "tok_per_s", "latency_s", "breakdown_s", "read_bytes_per_token", "reads_per_token", "mean_read_bytes",
-	"reuse", "rows_needed", "rows_read", "d", "k_max", "mode", "io_backend", "direct_io", "memory_budget_bytes", "peak_rss_bytes", "io_busy_s", "io_hidden", "read_bytes_per_s", "touched_bytes_per_token"}
+	"reuse", "rows_needed", "rows_read", "d", "k_max", "mode", "io_backend", "direct_io", "memory_budget_bytes", "peak_rss_bytes", "io_busy_s", "io_hidden", "read_bytes_per_s", "touched_bytes_per_token", "process"}
 
 // TestBenchSynthetic runs a replay as a user would: the report is whole, adds up, is marked, and the second run writes
 // nothing.
@@ -42,6 +42,12 @@ func TestBenchSynthetic(t *testing.T) {
 			Selector  string
 			Peak      int64 `json:"peak_rss_bytes"`
 			Budget    int64 `json:"memory_budget_bytes"`
+			Direct    bool  `json:"direct_io"`
+			Bytes     int64 `json:"read_bytes"`
+			Process   struct {
+				Bytes  int64 `json:"storage_read_bytes"`
+				Faults int64 `json:"major_faults"`
+			}
 			Synthetic struct {
 				Shape   string
 				Written bool
@@ -65,6 +71,10 @@ func TestBenchSynthetic(t *testing.T) {
 		}
 		if !(r.Latency["p50"] > 0 && r.Latency["p50"] <= r.Latency["p90"] && r.Latency["p90"] <= r.Latency["p99"] && r.Latency["p99"] <= r.Latency["max"]) {
 			t.Errorf("latencies %v", r.Latency)
+		}
+		// Direct reads are counted by the kernel as they were asked for, and by nobody else.
+		if p := r.Process; p.Faults < 0 || r.Direct && (p.Bytes < r.Bytes || p.Bytes > r.Bytes+1<<20) {
+			t.Errorf("%d bytes read, the kernel counts %+v", r.Bytes, p)
 		}
 		if r.Peak > r.Budget {
 			t.Errorf("peak %d above the budget %d", r.Peak, r.Budget)

@@ -69,10 +69,12 @@ func bench(c *cli.Context) error {
 		return clix.Usagef("%d prompt tokens and %d to generate need --context %d", len(ids), warm+n, need)
 	}
 	var lat []float64
-	prompted, err := measure.Steps(c.Context, e, ids, warm, n, func(d time.Duration) { lat = append(lat, d.Seconds()) })
+	var before processStats
+	prompted, err := measure.Steps(c.Context, e, ids, warm, n, func() { before = countProcess() }, func(d time.Duration) { lat = append(lat, d.Seconds()) })
 	if err != nil {
 		return err
 	}
+	counted := countProcess().since(before)
 	slices.Sort(lat)
 	at := func(p float64) float64 { return stat.Quantile(p, stat.Empirical, lat, nil) }
 	l := latencies{at(.5), at(.9), at(.99), at(1)}
@@ -84,9 +86,10 @@ func bench(c *cli.Context) error {
 			runStats
 			Latency latencies `json:"latency_s"`
 			ioStats
+			Process   processStats   `json:"process"`
 			Synthetic *syntheticRun  `json:"synthetic,omitempty"`
 			Drive     *measure.Curve `json:"drive,omitempty"`
-		}{s, l, io, w.run, m.drive()})
+		}{s, l, io, counted, w.run, m.drive()})
 	}
 	t := table.NewWriter()
 	t.SetOutputMirror(stdout)

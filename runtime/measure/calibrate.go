@@ -164,7 +164,7 @@ func (c *Calibration) point(ctx context.Context, dir string, eo engine.Options, 
 		c.Selector, c.Threads = e.SelectorName(), e.Threads()
 	}
 	var took []time.Duration
-	if _, err := Steps(ctx, e, o.Prompt(e), o.Warm, o.Tokens, func(d time.Duration) { took = append(took, d) }); err != nil {
+	if _, err := Steps(ctx, e, o.Prompt(e), o.Warm, o.Tokens, nil, func(d time.Duration) { took = append(took, d) }); err != nil {
 		return p, err
 	}
 	s := e.Stats()
@@ -175,8 +175,9 @@ func (c *Calibration) point(ctx context.Context, dir string, eo engine.Options, 
 }
 
 // Steps runs a prompt, warm tokens that are not counted, and n tokens, likeliest token first, and returns the statistics
-// of the prompt; the engine's are those of the n tokens. each, if any, is told the time of every one of them.
-func Steps(ctx context.Context, e *engine.Engine, prompt []int32, warm, n int, each func(time.Duration)) (prompted engine.Stats, err error) {
+// of the prompt; the engine's are those of the n tokens. begin, if any, is called before the first of them, each is told
+// the time of every one.
+func Steps(ctx context.Context, e *engine.Engine, prompt []int32, warm, n int, begin func(), each func(time.Duration)) (prompted engine.Stats, err error) {
 	greedy, err := sample.New(sample.Params{})
 	if err != nil {
 		return prompted, err
@@ -189,6 +190,9 @@ func Steps(ctx context.Context, e *engine.Engine, prompt []int32, warm, n int, e
 	for i := range warm + n {
 		if i == warm {
 			e.ResetStats()
+			if begin != nil {
+				begin()
+			}
 		}
 		id, err := greedy.Sample(logits, prompt)
 		if err != nil {
