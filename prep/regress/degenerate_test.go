@@ -42,7 +42,7 @@ func TestConstantInputGivesTheMean(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, out := f.in.values(), f.out.values()
+	in, out := f.in.Values(), f.out.Values()
 	for j := range m {
 		y := f.offset[j]
 		for k := range rank {

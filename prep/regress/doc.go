@@ -4,8 +4,6 @@
 //   - run.go: the stage; a layer is a unit that an interrupted run need not do again.
 //   - size.go: which rank the factors get.
 //   - solve.go: reduced-rank ridge regression in float64.
-//   - eigen.go: leading eigenvectors of wide layers.
-//   - quantise.go: 4-bit codes.
 //
 // Shapes are written (rows, columns): H hidden, M neurons, r rank. x is the RMS-normalised stream at the source, t that
 // before the layer's MLP, so that the layer's outputs are y = W·diag(norm)·t; x' is x centred and divided by its
@@ -16,5 +14,5 @@
 //
 // Invariants. The same moments and parameters give the same bytes whatever the thread count.
 //
-// It may import format/..., kernels, runtime/model, runtime/predictor, prep/calib and prep/stage. Start at Run.
+// It may import format/..., kernels, runtime/model, runtime/predictor, prep/calib, prep/lowrank and prep/stage. Start at Run.
 package regress

@@ -146,7 +146,7 @@ func (s *sample) direct(t *testing.T) (z *mat.Dense, y *mat.Dense, coef *mat.Den
 // unrounded keeps the values.
 type unrounded struct{ x []float64 }
 
-func (u unrounded) values() []float64 { return u.x }
+func (u unrounded) Values() []float64 { return u.x }
 
 func exactly(x []float64, rows, cols int) rounded { return unrounded{slices.Clone(x)} }
 
@@ -154,7 +154,7 @@ func exactly(x []float64, rows, cols int) rounded { return unrounded{slices.Clon
 func predict(z *mat.Dense, f *factors) *mat.Dense {
 	r := f.rank
 	_, h := z.Dims()
-	in, out := mat.NewDense(r, h, f.in.values()), mat.NewDense(len(f.offset), r, f.out.values())
+	in, out := mat.NewDense(r, h, f.in.Values()), mat.NewDense(len(f.offset), r, f.out.Values())
 	var a, y mat.Dense
 	a.Mul(z, in.T())
 	y.Mul(&a, out.T())
@@ -286,7 +286,7 @@ func TestAgainstSamples(t *testing.T) {
 				}
 				// with the offset, the prediction from x itself has y's mean
 				mean := f.offset[i]
-				in, out := f.in.values(), f.out.values()
+				in, out := f.in.Values(), f.out.Values()
 				for a := range rank {
 					zz := 0.0
 					for j := range s.h {
@@ -297,49 +297,6 @@ func TestAgainstSamples(t *testing.T) {
 				if math.Abs(mean-o.mean[i]) > 1e-9*(1+math.Abs(o.mean[i])) {
 					t.Errorf("%s: mean %v, want %v", name, mean, o.mean[i])
 				}
-			}
-		}
-	}
-}
-
-// TestQuantise holds the error of a code against half a step of the group's peak, and constants.
-func TestQuantise(t *testing.T) {
-	r := rand.New(rand.NewPCG(2, 2))
-	const rows, cols = 5, 70
-	x := make([]float64, rows*cols)
-	for i := range x {
-		x[i] = r.NormFloat64() * math.Exp(3*r.NormFloat64())
-	}
-	for i := range cols {
-		x[2*cols+i] = 0
-	}
-	q := encode(x, rows, cols)
-	if len(q.codes) != rows*96 || len(q.scales) != rows*3 {
-		t.Fatalf("%d codes, %d scales", len(q.codes), len(q.scales))
-	}
-	v := q.values()
-	for row := range rows {
-		for lo := 0; lo < cols; lo += group {
-			peak, miss, plain := 0.0, 0.0, 0.0
-			for i := row*cols + lo; i < row*cols+min(lo+group, cols); i++ {
-				peak = max(peak, math.Abs(x[i]))
-			}
-			for i := row*cols + lo; i < row*cols+min(lo+group, cols); i++ {
-				miss += (x[i] - v[i]) * (x[i] - v[i])
-				d := math.Remainder(x[i], peak/top)
-				if peak > 0 {
-					plain += d * d
-				}
-			}
-			if miss > plain*1.01+1e-12 {
-				t.Errorf("row %d group %d: squared error %v, plain rounding has %v", row, lo, miss, plain)
-			}
-		}
-	}
-	for r := range rows {
-		for _, c := range q.codes[r*96+cols : (r+1)*96] {
-			if c != 0 {
-				t.Fatal("padding has codes")
 			}
 		}
 	}

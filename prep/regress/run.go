@@ -13,6 +13,7 @@ import (
 	"neuroprefetcher/format/tensors"
 	"neuroprefetcher/kernels"
 	"neuroprefetcher/prep/calib"
+	"neuroprefetcher/prep/lowrank"
 	"neuroprefetcher/prep/stage"
 	"neuroprefetcher/runtime/model"
 	"neuroprefetcher/runtime/predictor"
@@ -229,19 +230,19 @@ func layer(pool *kernels.Pool, o Options, m *calib.Moments, l, rank int, path st
 		if err != nil {
 			return err
 		}
-		entries = append(entries, f.in.(*matrix).entries(predictor.InName(proj, l))...)
-		entries = append(entries, f.out.(*matrix).entries(predictor.OutName(proj, l))...)
+		entries = append(entries, f.in.(*lowrank.Matrix).Entries(predictor.InName(proj, l))...)
+		entries = append(entries, f.out.(*lowrank.Matrix).Entries(predictor.OutName(proj, l))...)
 		dev, miss, all := make([]float64, len(f.residual)), 0.0, 0.0
 		for i, v := range f.residual {
 			d := weight[proj][i] * weight[proj][i]
 			dev[i], miss, all = math.Sqrt(v), miss+d*v, all+d*y[proj].variance[i]
 		}
-		entries = append(entries, halves(predictor.OffsetName(proj, l), f.offset), halves(predictor.DevName(proj, l), dev))
+		entries = append(entries, lowrank.Halves(predictor.OffsetName(proj, l), f.offset), lowrank.Halves(predictor.DevName(proj, l), dev))
 		if all > 0 {
 			rest[proj] = float32(miss / all)
 		}
 	}
-	entries = append(entries, halves(predictor.DownName(l), down), tensors.F32Entry(leftName, []int{2}, rest))
+	entries = append(entries, lowrank.Halves(predictor.DownName(l), down), tensors.F32Entry(leftName, []int{2}, rest))
 	return tensors.Write(path, entries, nil)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"neuroprefetcher/format"
 	"neuroprefetcher/kernels"
+	"neuroprefetcher/prep/lowrank"
 )
 
 // leastRidge is added to the correlation matrix of the source, whose diagonal is 1.
@@ -107,13 +108,13 @@ func (p *problem) output(w []float32) *output {
 }
 
 // rounded is a matrix after rounding; values are (rows, cols).
-type rounded interface{ values() []float64 }
+type rounded interface{ Values() []float64 }
 
 // rounding rounds x (rows, cols).
 type rounding func(x []float64, rows, cols int) rounded
 
 // quantise rounds to 4-bit codes.
-func quantise(x []float64, rows, cols int) rounded { return encode(x, rows, cols) }
+func quantise(x []float64, rows, cols int) rounded { return lowrank.Encode(x, rows, cols) }
 
 // factors are the quantised rank-r map of one projection: ŷ = offset + Out·(In·(x·invDev)).
 type factors struct {
@@ -143,7 +144,7 @@ func (p *problem) solve(o *output, weight []float64, rank int, q rounding) (*fac
 	var tmp, k mat.Dense
 	tmp.Mul(p.base, wide(s, h, h))
 	k.Mul(&tmp, p.base.T())
-	values, u, err := leading(symmetric(&k), rank)
+	values, u, err := lowrank.Leading(lowrank.Symmetric(&k), rank)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +164,7 @@ func (p *problem) solve(o *output, weight []float64, rank int, q rounding) (*fac
 // refit solves Out for the rounded In, rounds it, and takes the residuals of what is left.
 func (p *problem) refit(o *output, f *factors, q rounding) error {
 	h, m, r := p.h, len(o.mean), f.rank
-	in := mat.NewDense(r, h, f.in.values())
+	in := mat.NewDense(r, h, f.in.Values())
 	var ig, gz, cz mat.Dense // gz = E[z·zᵀ], cz = E[z·tᵀ]
 	ig.Mul(in, p.gram)
 	gz.Mul(&ig, in.T())
@@ -201,7 +202,7 @@ func (p *problem) refit(o *output, f *factors, q rounding) error {
 	kernels.Gemm(p.pool, kernels.F32Matrix(out, m, r, r), w, kernels.F32Matrix(narrow(&t), r, h, h).T(), false)
 	kernels.Gemm(p.pool, kernels.F32Matrix(yz, m, r, r), w, kernels.F32Matrix(narrow(&cz), r, h, h).T(), false)
 	f.out = q(wide(out, m, r).RawMatrix().Data, m, r)
-	back := f.out.values()
+	back := f.out.Values()
 	for i, v := range back {
 		out[i] = float32(v)
 	}

@@ -1,4 +1,4 @@
-package regress
+package lowrank
 
 import (
 	"io"
@@ -17,17 +17,17 @@ const (
 	scaleStep  = 0.05
 )
 
-// matrix is a matrix in rounded form; columns are padded to whole groups with codes of zero.
-type matrix struct {
+// Matrix is a matrix in rounded form; columns are padded to whole groups with codes of zero.
+type Matrix struct {
 	rows, cols int
 	codes      []int8   // (rows, padded)
 	scales     []uint16 // (rows, padded ÷ group) float16
 }
 
-func (q *matrix) padded() int { return (q.cols + group - 1) / group * group }
+func (q *Matrix) padded() int { return (q.cols + group - 1) / group * group }
 
-// values are what the codes stand for (rows, cols).
-func (q *matrix) values() []float64 {
+// Values are what the codes stand for (rows, cols).
+func (q *Matrix) Values() []float64 {
 	out, pad := make([]float64, 0, q.rows*q.cols), q.padded()
 	for r := range q.rows {
 		for c := range q.cols {
@@ -38,9 +38,9 @@ func (q *matrix) values() []float64 {
 	return out
 }
 
-// encode rounds x (rows, cols).
-func encode(x []float64, rows, cols int) *matrix {
-	q := &matrix{rows: rows, cols: cols}
+// Encode rounds x (rows, cols) to 4-bit codes.
+func Encode(x []float64, rows, cols int) *Matrix {
+	q := &Matrix{rows: rows, cols: cols}
 	pad := q.padded()
 	q.codes, q.scales = make([]int8, rows*pad), make([]uint16, rows*pad/group)
 	for r := range rows {
@@ -84,8 +84,8 @@ func code(v, scale float64) float64 {
 	return min(max(math.RoundToEven(v/scale), -top), top)
 }
 
-// entries are the tensors of a factor.
-func (q *matrix) entries(name string) []tensors.Entry {
+// Entries are the tensors of a factor.
+func (q *Matrix) Entries(name string) []tensors.Entry {
 	pad := q.padded()
 	b := make([]byte, q.rows*pad/2)
 	for r := range q.rows {
@@ -103,8 +103,8 @@ func (q *matrix) entries(name string) []tensors.Entry {
 // maxHalf is float16's largest value: what is beyond it is stored as it.
 const maxHalf = 65504
 
-// halves is a vector in float16.
-func halves(name string, x []float64) tensors.Entry {
+// Halves is a vector in float16.
+func Halves(name string, x []float64) tensors.Entry {
 	h := make([]uint16, len(x))
 	for i, v := range x {
 		h[i] = kernels.F16Bits(float32(min(max(v, -maxHalf), maxHalf)))

@@ -1,4 +1,4 @@
-package regress
+package lowrank
 
 import (
 	"math"
@@ -22,7 +22,7 @@ func spectral(values []float64, seed uint64) *mat.SymDense {
 	var qd, k mat.Dense
 	qd.Apply(func(_, j int, v float64) float64 { return v * values[j] }, q)
 	k.Mul(&qd, q.T())
-	return symmetric(&k)
+	return Symmetric(&k)
 }
 
 // TestLeading holds the Krylov space against the whole problem: what the vectors explain, their orthonormality, and the
@@ -50,7 +50,7 @@ func TestLeading(t *testing.T) {
 	} {
 		k := spectral(x.values, 3)
 		for _, r := range []int{1, 5, 16, 64} {
-			values, u, err := leading(k, r)
+			values, u, err := Leading(k, r)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -87,7 +87,7 @@ func TestLeading(t *testing.T) {
 			continue
 		}
 		const r = 16
-		_, got, err := leading(k, r)
+		_, got, err := Leading(k, r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,11 +114,11 @@ func TestLeadingIsDeterministic(t *testing.T) {
 		v[i] = 1 / float64(i+1)
 	}
 	k := spectral(v, 5)
-	_, a, err := leading(k, 20)
+	_, a, err := Leading(k, 20)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, b, _ := leading(k, 20)
+	_, b, _ := Leading(k, 20)
 	if !mat.Equal(a, b) {
 		t.Error("other vectors")
 	}
@@ -136,9 +136,9 @@ func BenchmarkLeading(b *testing.B) {
 	}
 	var p mat.Dense
 	p.Mul(a, a.T())
-	k := symmetric(&p)
+	k := Symmetric(&p)
 	for b.Loop() {
-		if _, _, err := leading(k, h/8); err != nil {
+		if _, _, err := Leading(k, h/8); err != nil {
 			b.Fatal(err)
 		}
 	}

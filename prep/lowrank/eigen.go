@@ -1,4 +1,4 @@
-package regress
+package lowrank
 
 import (
 	"math/rand/v2"
@@ -20,10 +20,10 @@ const (
 	krylovShare = 0.7
 )
 
-// leading returns the r largest eigenvalues of a positive semidefinite matrix, descending, and their eigenvectors in the
+// Leading returns the r largest eigenvalues of a positive semidefinite matrix, descending, and their eigenvectors in the
 // columns of vectors (H, r). Where r is a large share of H they are exact, and values then has all H; else they are the
 // best that a block Krylov space holds, in O(H²·r) operations instead of O(H³).
-func leading(k *mat.SymDense, r int) (values []float64, vectors *mat.Dense, err error) {
+func Leading(k *mat.SymDense, r int) (values []float64, vectors *mat.Dense, err error) {
 	h, _ := k.Dims()
 	dims := max(krylovWidth*r, krylovLeast)
 	if float64(dims) > krylovShare*float64(h) {
@@ -66,7 +66,7 @@ func leading(k *mat.SymDense, r int) (values []float64, vectors *mat.Dense, err 
 	}
 	var t mat.Dense
 	t.Mul(q.T(), kq)
-	ritz, vec, err := eigen(symmetric(&t))
+	ritz, vec, err := eigen(Symmetric(&t))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -79,7 +79,7 @@ func leading(k *mat.SymDense, r int) (values []float64, vectors *mat.Dense, err 
 func eigen(k *mat.SymDense) (values []float64, vectors *mat.Dense, err error) {
 	var eig mat.EigenSym
 	if !eig.Factorize(k, true) {
-		return nil, nil, format.Inputf("the regression's eigenvalues do not converge: run npprep moments again, with more text")
+		return nil, nil, format.Inputf("the eigenvalues of the calibration's moments do not converge: calibrate again, with more text")
 	}
 	n, _ := k.Dims()
 	values, vectors = make([]float64, n), mat.NewDense(n, n, nil)
@@ -94,8 +94,8 @@ func eigen(k *mat.SymDense) (values []float64, vectors *mat.Dense, err error) {
 	return values, vectors, nil
 }
 
-// symmetric is the symmetric part of a.
-func symmetric(a *mat.Dense) *mat.SymDense {
+// Symmetric is the symmetric part of a.
+func Symmetric(a *mat.Dense) *mat.SymDense {
 	n, _ := a.Dims()
 	s := mat.NewSymDense(n, nil)
 	for i := range n {
