@@ -34,6 +34,11 @@ func selfFlags() []cli.Flag {
 	}
 }
 
+// shardFlags are those of the stages whose work can be cut.
+func shardFlags() []cli.Flag {
+	return []cli.Flag{&cli.StringFlag{Name: "shard", Usage: "do part `I/N` of the work, such as 2/3, into a folder of its own; without it, the parts in the work folder are put together"}}
+}
+
 func textFlags() []cli.Flag {
 	return append(sampleFlags(), &cli.Float64Flag{Name: "density", Value: 0.40, Usage: "`SHARE` of neurons of a token's mask"})
 }

@@ -107,6 +107,8 @@ func selfText(o *prepare.Options, work string) error {
 		}
 		n, err := strconv.Atoi(tokens)
 		switch {
+		case !o.Shard.All():
+			return clix.Usagef("--text %s does not go with --shard: write the text first, with npprep self, and name its file", name)
 		case o.Self > 0:
 			return clix.Usagef("--text %s: the model writes one text: name it once", name)
 		case err != nil || n < 1 || n > self.MaxTokens:
@@ -182,6 +184,12 @@ func options(c *cli.Context) (prepare.Options, error) {
 	}
 	if name == self.Name {
 		o.Self = o.Tokens
+	}
+	if c.IsSet("shard") {
+		var err error
+		if o.Shard, err = stage.ParseShard(c.String("shard")); err != nil {
+			return o, clix.Usagef("--%v", err)
+		}
 	}
 	needsOut := name == "bundle" || name == "prepare"
 	needsText := name == "threshold" || name == "capture" || name == "moments" || name == "prepare" && !o.Dense

@@ -73,15 +73,15 @@ type Capture struct {
 	starts          []int       // first token of each part, and the total
 }
 
-// OpenCapture opens the capture stage's folder and holds every file against the shapes.
-func OpenCapture(dir string, cfg *checkpoint.Config) (_ *Capture, err error) {
+// ReadMeta reads a capture's description and holds it against the model's shape.
+func ReadMeta(dir string, cfg *checkpoint.Config) (*Meta, error) {
 	path := filepath.Join(dir, MetaFile)
 	b, err := format.ReadFile(path, maxMeta)
 	if err != nil {
 		return nil, format.Hint(format.Inputf("no finished capture: %w", err), "run npprep capture with the same --work")
 	}
-	c := &Capture{Dir: dir}
-	if err := json.Unmarshal(b, &c.Meta); err != nil {
+	c := &Meta{}
+	if err := json.Unmarshal(b, c); err != nil {
 		return nil, format.Corruptf("%s: %w", path, err)
 	}
 	if c.Layers != cfg.Layers || c.Hidden != cfg.Hidden || c.Neurons != cfg.Intermediate || len(c.Thresholds) != c.Layers {
@@ -95,6 +95,17 @@ func OpenCapture(dir string, cfg *checkpoint.Config) (_ *Capture, err error) {
 			return nil, format.Corruptf("%s: layer %d: thresholds %v are no float16 magnitudes", path, l, t)
 		}
 	}
+	return c, nil
+}
+
+// OpenCapture opens the capture stage's folder and holds every file against the shapes.
+func OpenCapture(dir string, cfg *checkpoint.Config) (_ *Capture, err error) {
+	path := filepath.Join(dir, MetaFile)
+	m, err := ReadMeta(dir, cfg)
+	if err != nil {
+		return nil, err
+	}
+	c := &Capture{Dir: dir, Meta: *m}
 	defer func() {
 		if err != nil {
 			c.Close()

@@ -3,7 +3,9 @@ package calib
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -58,4 +60,26 @@ func sumFile(path string) (string, error) {
 		return "", format.IOf("%s: %w", path, err)
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// Bring makes the finished file src also dst: by a hard link where one file system holds both, else by a copy. Neither
+// is written again in place.
+func Bring(src, dst string) error {
+	if err := os.Remove(dst); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return format.IOf("%w", err)
+	}
+	if os.Link(src, dst) == nil {
+		return nil
+	}
+	f, size, err := format.OpenRegular(src)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return format.WriteFileAtomicSize(dst, size, func(w io.Writer) error {
+		if _, err := io.Copy(w, f); err != nil {
+			return format.IOf("%s: %w", src, err)
+		}
+		return nil
+	})
 }

@@ -28,6 +28,7 @@ type Options struct {
 	Window     int      // tokens per window; 0 = 512, at most the model's context
 	Density    float64  // token density; 0 = DefaultDensity
 	Part       int      // tokens per part; 0 = forward.GroupTokens
+	Shard      stage.Shard
 
 	atMost bool // a shorter text is fine
 }
@@ -66,6 +67,10 @@ func Run(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 		Inputs: append([]string{hash, calib.Digest(outputs)}, o.Checkpoint.Files()...),
 		Params: params{o.Tokens, o.Window, o.Part, o.Density},
 		Reads:  []string{"threshold"},
+		Shard:  o.Shard,
+		Merge: func(_ context.Context, dir string, shards []stage.Part, _ *stage.Progress) (map[string]any, error) {
+			return merge(o.Checkpoint.Config, dir, shards)
+		},
 	}
 	return stage.Run(ctx, e, spec, func(ctx context.Context, dir string, p *stage.Progress) (map[string]any, error) {
 		return run(ctx, e, o, dir, p)
@@ -99,19 +104,28 @@ func run(ctx context.Context, e *stage.Env, o Options, dir string, p *stage.Prog
 	for _, ws := range parts {
 		meta.PartTokens = append(meta.PartTokens, calib.Tokens(ws))
 	}
+	first, last, err := o.Shard.Cut(len(parts), "parts")
+	if err != nil {
+		return nil, err
+	}
 	need := partBytes(&meta, meta.PartTokens[0])
 	if err := forward.Check(cfg, o.Window, e.Memory, need, "capture"); err != nil {
 		return nil, err
 	}
-	if err := format.CheckSpace(dir, fileBytes(&meta)-done(dir)); err != nil {
+	if err := format.CheckSpace(dir, fileBytes(&meta, first, last)-done(dir)); err != nil {
 		return nil, err
 	}
 	walker, err := forward.New(o.Checkpoint, e.Pool, o.Window, e.Memory, need)
 	if err != nil {
 		return nil, err
 	}
-	p.Start("capture", int64(o.Tokens)*int64(cfg.Layers), "token·layers")
-	for i, ws := range parts {
+	tokens := 0
+	for _, n := range meta.PartTokens[first:last] {
+		tokens += n
+	}
+	p.Start("capture", int64(tokens)*int64(cfg.Layers), "token·layers")
+	for i, ws := range parts[first:last] {
+		i += first
 		unit := []string{filepath.Join(dir, calib.MasksFile(i)), filepath.Join(dir, calib.FeaturesFile(i))}
 		if calib.Sealed(unit...) {
 			p.Add(int64(calib.Tokens(ws)) * int64(cfg.Layers))
@@ -126,14 +140,41 @@ func run(ctx context.Context, e *stage.Env, o Options, dir string, p *stage.Prog
 		}
 	}
 	p.Done()
+	// A shard's description is that of the whole; its other parts are not there.
+	if err := writeMeta(dir, &meta); err != nil {
+		return nil, err
+	}
+	if !o.Shard.All() {
+		return map[string]any{"tokens": tokens, "parts": last - first, "first_part": first}, nil
+	}
 	return finish(dir, &meta, cfg)
 }
 
-// finish counts the masks' bits, writes the description and reports.
-func finish(dir string, meta *calib.Meta, cfg *checkpoint.Config) (map[string]any, error) {
+// merge brings the shards' parts together.
+func merge(cfg *checkpoint.Config, dir string, shards []stage.Part) (map[string]any, error) {
+	meta, err := calib.ReadMeta(shards[0].Dir, cfg)
+	if err != nil {
+		return nil, err
+	}
+	i := 0
+	for _, s := range shards {
+		for range s.Int("parts") {
+			for _, name := range []string{calib.MasksFile(i), calib.FeaturesFile(i)} {
+				if err := calib.Bring(filepath.Join(s.Dir, name), filepath.Join(dir, name)); err != nil {
+					return nil, err
+				}
+			}
+			i++
+		}
+	}
 	if err := writeMeta(dir, meta); err != nil {
 		return nil, err
 	}
+	return finish(dir, meta, cfg)
+}
+
+// finish counts the masks' bits and reports.
+func finish(dir string, meta *calib.Meta, cfg *checkpoint.Config) (map[string]any, error) {
 	c, err := calib.OpenCapture(dir, cfg)
 	if err != nil {
 		return nil, err
@@ -174,10 +215,10 @@ func partBytes(m *calib.Meta, t int) int64 {
 	return tokens*(4*h+4*2*h+2*8*int64(predictor.Words(m.Neurons))) + 2*8*int64(m.Layers)*n + 4*int64(m.Window)*n + 8*n
 }
 
-// fileBytes is what all parts take on disk, but for headers.
-func fileBytes(m *calib.Meta) int64 {
+// fileBytes is what parts [first, last) take on disk, but for headers.
+func fileBytes(m *calib.Meta, first, last int) int64 {
 	n := int64(0)
-	for _, t := range m.PartTokens {
+	for _, t := range m.PartTokens[first:last] {
 		n += int64(t)*(int64(m.Layers)*2*8*int64(predictor.Words(m.Neurons))+4*2*int64(m.Hidden)) + 2*8*int64(m.Layers)*int64(m.Neurons)
 	}
 	return n

@@ -2,11 +2,9 @@ package capture
 
 import (
 	"context"
-	"errors"
 	"io"
 	"path/filepath"
 
-	"neuroprefetcher/format"
 	"neuroprefetcher/format/tensors"
 	"neuroprefetcher/kernels"
 	"neuroprefetcher/prep/calib"
@@ -91,7 +89,7 @@ func (pt *part) run(ctx context.Context, dir string, i, l int) error {
 		taps.Before, taps.Attn, taps.MLPIn, taps.After = pt.feature(0), pt.feature(1), pt.feature(2), pt.feature(3)
 	}
 	if err := pt.g.Layer(l, taps); err != nil {
-		return pt.explain(err)
+		return pt.g.Explain(err, pt.txt.Source)
 	}
 	pt.p.Add(int64(pt.t))
 	if l > 0 {
@@ -104,15 +102,4 @@ func (pt *part) run(ctx context.Context, dir string, i, l int) error {
 	err := tensors.Write(filepath.Join(dir, calib.FeaturesFile(i)), entries, nil)
 	pt.feat = [4][]uint16{}
 	return err
-}
-
-// explain names the token and the text file of a non-finite activation.
-func (pt *part) explain(err error) error {
-	var bad *forward.NonFinite
-	if !errors.As(err, &bad) {
-		return err
-	}
-	token, pos := pt.g.Token(bad.Row)
-	return format.Inputf("layer %d: %s is not finite at token %d (position %d of its window) of the calibration text, in %s",
-		bad.Layer, bad.What, token, pos, pt.txt.Source(token))
 }

@@ -41,13 +41,14 @@ type Options struct {
 	Window     int          // tokens per window; 0 = 512, at most the model's context
 	Lags       []int        // nil = DefaultLags
 	Extra      []calib.Pair // sources besides, of some layers
-	Part       int          // tokens per part; 0 = 8,192
+	Shard      stage.Shard
+	Part       int // tokens per part; 0 = 8,192. It changes no result.
 }
 
 type params struct {
-	Tokens, Window, Part int
-	Lags                 []int
-	Extra                []calib.Pair `json:",omitempty"`
+	Tokens, Window int
+	Lags           []int
+	Extra          []calib.Pair `json:",omitempty"`
 }
 
 // Check refuses options before anything is run.
@@ -93,9 +94,13 @@ func Run(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 		return stage.Report{}, err
 	}
 	spec := stage.Spec{
-		Name: Name, Version: 1,
+		Name: Name, Version: 2,
 		Inputs: append([]string{hash}, o.Checkpoint.Files()...),
-		Params: params{o.Tokens, o.Window, o.Part, o.Lags, o.Extra},
+		Params: params{o.Tokens, o.Window, o.Lags, o.Extra},
+		Shard:  o.Shard,
+		Merge: func(ctx context.Context, dir string, shards []stage.Part, p *stage.Progress) (map[string]any, error) {
+			return merge(ctx, o.Checkpoint.Config, dir, shards, p)
+		},
 	}
 	return stage.Run(ctx, e, spec, func(ctx context.Context, dir string, p *stage.Progress) (map[string]any, error) {
 		return run(ctx, e, o, dir, p)
@@ -113,6 +118,12 @@ func run(ctx context.Context, e *stage.Env, o Options, dir string, p *stage.Prog
 	if err != nil {
 		return nil, err
 	}
+	grid := gridFor(calib.Tokens(ws), cfg.Hidden) // of all shards
+	lo, hi, err := o.Shard.Cut(len(ws), "windows")
+	if err != nil {
+		return nil, err
+	}
+	ws = ws[lo:hi]
 	meta := &calib.MomentsMeta{Layers: cfg.Layers, Hidden: cfg.Hidden, Tokens: calib.Tokens(ws) - len(ws), Window: o.Window, Lags: o.Lags, Extra: o.Extra, Text: txt.Hash}
 	if meta.Tokens < 1 {
 		return nil, format.Hint(format.Inputf("calibration text has %d tokens: too few for moments", len(txt.Tokens)), "name more --text files")
@@ -136,7 +147,7 @@ func run(ctx context.Context, e *stage.Env, o Options, dir string, p *stage.Prog
 			p.Add(int64(calib.Tokens(ws)) * int64(cfg.Layers))
 			continue
 		}
-		pt := newPart(e.Pool, walker, meta, txt, ws, p)
+		pt := newPart(e.Pool, walker, meta, grid, txt, ws, p)
 		if err := pt.write(ctx, dir, i); err != nil {
 			return nil, err
 		}
@@ -153,6 +164,11 @@ func run(ctx context.Context, e *stage.Env, o Options, dir string, p *stage.Prog
 	if err := os.Rename(total(dir, len(parts)-1), filepath.Join(dir, calib.MomentsFile)); err != nil {
 		return nil, format.IOf("%w", err)
 	}
+	return finish(dir, meta, len(ws), cfg)
+}
+
+// finish writes the description, looks at the file as its readers will, and reports.
+func finish(dir string, meta *calib.MomentsMeta, windows int, cfg *checkpoint.Config) (map[string]any, error) {
 	if err := writeMeta(dir, meta); err != nil {
 		return nil, err
 	}
@@ -161,7 +177,7 @@ func run(ctx context.Context, e *stage.Env, o Options, dir string, p *stage.Prog
 		return nil, err
 	}
 	m.Close()
-	return map[string]any{"tokens": meta.Tokens, "windows": len(ws), "lags": meta.Lags, "text_sha256": meta.Text, "per_input": float64(meta.Tokens) / float64(meta.Hidden)}, nil
+	return map[string]any{"tokens": meta.Tokens, "windows": windows, "lags": meta.Lags, "text_sha256": meta.Text, "per_input": float64(meta.Tokens) / float64(meta.Hidden)}, nil
 }
 
 // windows are spread over the whole text; a last one of a single token, which would add nothing, is left out.

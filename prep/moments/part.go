@@ -2,10 +2,8 @@ package moments
 
 import (
 	"context"
-	"errors"
 	"io"
 
-	"neuroprefetcher/format"
 	"neuroprefetcher/format/tensors"
 	"neuroprefetcher/kernels"
 	"neuroprefetcher/prep/calib"
@@ -15,7 +13,7 @@ import (
 	"neuroprefetcher/runtime/predictor"
 )
 
-// block is how many tokens are summed in float32 before they go into a float64 sum.
+// block is how many tokens of a window at most are summed in float32 before they go into a float64 sum.
 const block = 512
 
 // part is one part of the text on its way to its file.
@@ -28,6 +26,8 @@ type part struct {
 	g      *forward.Group
 	t      int    // tokens
 	begins []bool // (T) token is at position 0 of its window
+	blocks []calib.Window
+	grid   grid
 
 	layer  int               // layers run so far
 	last   []int             // per site: the last layer that asks for it, −1 if none does
@@ -38,13 +38,16 @@ type part struct {
 	before *tensors.File     // sums over the parts before; nil for the first
 }
 
-func newPart(pool *kernels.Pool, walker *forward.Walker, meta *calib.MomentsMeta, txt *text.Text, ws []calib.Window, p *stage.Progress) *part {
+func newPart(pool *kernels.Pool, walker *forward.Walker, meta *calib.MomentsMeta, g grid, txt *text.Text, ws []calib.Window, p *stage.Progress) *part {
 	t, h := calib.Tokens(ws), meta.Hidden
-	pt := &part{pool: pool, walker: walker, meta: meta, txt: txt, p: p, t: t, g: walker.Begin(txt.Tokens, ws),
+	pt := &part{pool: pool, walker: walker, meta: meta, txt: txt, p: p, t: t, g: walker.Begin(txt.Tokens, ws), grid: g,
 		begins: make([]bool, t), last: meta.LastUse(), sites: map[int][]float32{}, block: make([]float32, h*h), sum: make([]float64, h*h)}
 	row := 0
 	for _, w := range ws {
 		pt.begins[row] = true
+		for at := 0; at < w.Len; at += block {
+			pt.blocks = append(pt.blocks, calib.Window{Start: row + at, Len: min(block, w.Len-at)})
+		}
 		row += w.Len
 	}
 	return pt
@@ -63,42 +66,57 @@ func (pt *part) write(ctx context.Context, dir string, i int) error {
 	}
 	h := pt.meta.Hidden
 	var entries []tensors.Entry
-	add := func(name string, shape []int, layer int, sum func(dst []float64)) {
+	for _, t := range tensorsOf(pt.meta) {
 		n := h
-		if len(shape) == 2 {
+		if len(t.shape) == 2 {
 			n = h * h
 		}
-		entries = append(entries, tensors.Entry{Name: name, DType: "F64", Shape: shape, Write: func(w io.Writer) error {
-			if err := pt.run(ctx, layer); err != nil {
+		entries = append(entries, tensors.Entry{Name: t.name, DType: "F64", Shape: t.shape, Write: func(w io.Writer) error {
+			if err := pt.run(ctx, t.layer); err != nil {
 				return err
 			}
 			dst := pt.sum[:n]
 			clear(dst)
 			if pt.before != nil {
-				if err := calib.RawF64(pt.before, name, dst); err != nil {
+				if err := calib.RawF64(pt.before, t.name, dst); err != nil {
 					return err
 				}
+				pt.before.Release(t.name)
 			}
-			sum(dst)
-			if pt.before != nil {
-				pt.before.Release(name)
+			if n == h {
+				pt.sums(dst, t.src)
+			} else {
+				pt.product(dst, t.src, t.dst)
 			}
-			return calib.F64Entry(name, shape, dst).Write(w)
+			return calib.F64Entry(t.name, t.shape, dst).Write(w)
 		}})
 	}
-	for l := range pt.meta.Layers {
+	return tensors.Write(total(dir, i), entries, nil)
+}
+
+// sumOf is a tensor of the file.
+type sumOf struct {
+	name     string
+	shape    []int
+	layer    int // that must have run
+	src, dst int // sites
+}
+
+// tensorsOf lists the file's tensors in the order of the layers that they need.
+func tensorsOf(m *calib.MomentsMeta) (all []sumOf) {
+	h, last := m.Hidden, m.LastUse()
+	for l := range m.Layers {
 		for s := 2 * l; s <= 2*l+1; s++ {
-			if pt.last[s] >= 0 {
-				add(calib.SumName(s), []int{h}, l, func(dst []float64) { pt.sums(dst, s) })
-				add(calib.GramName(s), []int{h, h}, l, func(dst []float64) { pt.product(dst, s, s) })
+			if last[s] >= 0 {
+				all = append(all, sumOf{calib.SumName(s), []int{h}, l, s, s}, sumOf{calib.GramName(s), []int{h, h}, l, s, s})
 			}
 		}
-		for _, s := range pt.meta.Pairs(l) {
+		for _, s := range m.Pairs(l) {
 			t := predictor.MLPSite(l)
-			add(calib.CrossName(s, t), []int{h, h}, l, func(dst []float64) { pt.product(dst, s, t) })
+			all = append(all, sumOf{calib.CrossName(s, t), []int{h, h}, l, s, t})
 		}
 	}
-	return tensors.Write(total(dir, i), entries, nil)
+	return all
 }
 
 // run takes the part through layer l, and drops the streams that no layer from l on asks for.
@@ -121,7 +139,7 @@ func (pt *part) run(ctx context.Context, l int) error {
 			},
 		}
 		if err := pt.g.Layer(pt.layer, taps); err != nil {
-			return pt.explain(err)
+			return pt.g.Explain(err, pt.txt.Source)
 		}
 		pt.p.Add(int64(pt.t))
 	}
@@ -156,36 +174,30 @@ func (pt *part) keep(site, row int, x []float32) {
 	})
 }
 
-// product adds Σ x_s·x_tᵀ to dst (H, H).
+// product adds Σ x_s·x_tᵀ to dst (H, H), block by block.
 func (pt *part) product(dst []float64, s, t int) {
 	h, a, b := pt.meta.Hidden, pt.sites[s], pt.sites[t]
-	for lo := 0; lo < pt.t; lo += block {
-		n := min(block, pt.t-lo)
-		x, y := kernels.F32Matrix(a[lo*h:], n, h, h), kernels.F32Matrix(b[lo*h:], n, h, h)
+	for _, w := range pt.blocks {
+		x, y := kernels.F32Matrix(a[w.Start*h:], w.Len, h, h), kernels.F32Matrix(b[w.Start*h:], w.Len, h, h)
 		kernels.Gemm(pt.pool, kernels.F32Matrix(pt.block, h, h, h), x.T(), y, false)
 		pt.pool.Run(h*h, 4096, func(lo, hi int) {
 			for i, v := range pt.block[lo:hi] {
-				dst[lo+i] += float64(v)
+				dst[lo+i] += pt.grid.round(float64(v))
 			}
 		})
 	}
 }
 
-// sums adds Σ x_s to dst (H).
+// sums adds Σ x_s to dst (H), block by block.
 func (pt *part) sums(dst []float64, s int) {
-	h := pt.meta.Hidden
-	for i, v := range pt.sites[s] {
-		dst[i%h] += float64(v)
+	h, sum := pt.meta.Hidden, make([]float64, pt.meta.Hidden)
+	for _, w := range pt.blocks {
+		clear(sum)
+		for i, v := range pt.sites[s][w.Start*h : (w.Start+w.Len)*h] {
+			sum[i%h] += float64(v)
+		}
+		for i, v := range sum {
+			dst[i] += pt.grid.round(v)
+		}
 	}
-}
-
-// explain names the token and the text file of a non-finite activation.
-func (pt *part) explain(err error) error {
-	var bad *forward.NonFinite
-	if !errors.As(err, &bad) {
-		return err
-	}
-	token, pos := pt.g.Token(bad.Row)
-	return format.Inputf("layer %d: %s is not finite at token %d (position %d of its window) of the calibration text, in %s",
-		bad.Layer, bad.What, token, pos, pt.txt.Source(token))
 }

@@ -23,8 +23,9 @@ import (
 type Options struct {
 	Checkpoint *checkpoint.Checkpoint
 
-	Texts   []string // calibration text
-	Self    int      // tokens that the model writes itself: self.File is then one of Texts
+	Texts   []string    // calibration text
+	Shard   stage.Shard // of threshold, capture or moments run alone
+	Self    int         // tokens that the model writes itself: self.File is then one of Texts
 	Tokens  int
 	Window  int
 	Density float64
@@ -66,10 +67,12 @@ var Stages = []Stage{
 		return self.Run(ctx, e, o.self())
 	}},
 	{"threshold", true, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
-		return threshold.Run(ctx, e, o.threshold())
+		t := o.threshold()
+		t.Shard = o.Shard
+		return threshold.Run(ctx, e, t)
 	}},
 	{"capture", true, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
-		return capture.Run(ctx, e, capture.Options{Checkpoint: o.Checkpoint, Texts: o.Texts, Tokens: o.Tokens, Window: o.Window, Density: o.Density})
+		return capture.Run(ctx, e, capture.Options{Checkpoint: o.Checkpoint, Texts: o.Texts, Tokens: o.Tokens, Window: o.Window, Density: o.Density, Shard: o.Shard})
 	}},
 	{"cluster", true, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 		return cluster.Run(ctx, e, o.cluster())
@@ -78,7 +81,9 @@ var Stages = []Stage{
 		return train.Run(ctx, e, o.train())
 	}},
 	{"moments", true, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
-		return moments.Run(ctx, e, o.moments())
+		m := o.moments()
+		m.Shard = o.Shard
+		return moments.Run(ctx, e, m)
 	}},
 	{"regress", true, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 		return regress.Run(ctx, e, o.regress())

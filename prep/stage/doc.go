@@ -7,6 +7,8 @@
 //     and go on from them; another key empties the folder first;
 //   - one process at a time works in a work folder (flock);
 //   - stage.json, written last and atomically, is what makes a stage done;
+//   - a shard of a stage's work (shard.go) runs as a stage of its own, in Work/<name>.<I>of<N>; a run of the whole puts
+//     the shards together that it finds;
 //   - every run ends with a Report; report.json in the work folder has those of the whole run.
 //
 // Files whose names begin with a dot are the stage's own notes (unit checksums, partial files): they are no

@@ -17,25 +17,52 @@ func (e *Env) Lock() error {
 		e.holders++
 		return nil
 	}
-	if e.Work == "" {
-		return errors.New("no work folder")
-	}
-	if st, err := os.Stat(e.Work); err == nil && !st.IsDir() {
-		return format.Inputf("%s: the work folder is a file", e.Work)
-	}
-	if err := os.MkdirAll(e.Work, 0o777); err != nil {
-		return format.IOf("make the work folder: %w", err)
-	}
-	l := flock.New(filepath.Join(e.Work, lockFile))
-	ok, err := l.TryLock()
+	l, err := e.take(lockFile, (*flock.Flock).TryLock)
 	if err != nil {
-		return format.IOf("%s: lock the work folder: %w", e.Work, err)
-	}
-	if !ok {
-		return format.Hint(format.Inputf("%s: another npprep is working in this folder", e.Work), "wait for it, or use another --work")
+		return err
 	}
 	e.lock, e.holders = l, 1
 	return nil
+}
+
+// take takes a lock file of the work folder, which it makes.
+func (e *Env) take(name string, try func(*flock.Flock) (bool, error)) (*flock.Flock, error) {
+	if e.Work == "" {
+		return nil, errors.New("no work folder")
+	}
+	if st, err := os.Stat(e.Work); err == nil && !st.IsDir() {
+		return nil, format.Inputf("%s: the work folder is a file", e.Work)
+	}
+	if err := os.MkdirAll(e.Work, 0o777); err != nil {
+		return nil, format.IOf("make the work folder: %w", err)
+	}
+	l := flock.New(filepath.Join(e.Work, name))
+	ok, err := try(l)
+	if err != nil {
+		return nil, format.IOf("%s: lock the work folder: %w", e.Work, err)
+	}
+	if !ok {
+		return nil, format.Hint(format.Inputf("%s: another npprep is working in this folder", e.Work), "wait for it, or use another --work")
+	}
+	return l, nil
+}
+
+// lockFor takes what a stage needs: the work folder, or for a shard its own folder and a share of the work folder, so
+// that several shards can run in a folder that several machines see.
+func (e *Env) lockFor(s *Spec) (unlock func(), err error) {
+	if s.Shard.All() || e.holders > 0 {
+		return e.Unlock, e.Lock()
+	}
+	shared, err := e.take(lockFile, (*flock.Flock).TryRLock)
+	if err != nil {
+		return nil, err
+	}
+	own, err := e.take(lockFile+"-"+s.folder(), (*flock.Flock).TryLock)
+	if err != nil {
+		shared.Close()
+		return nil, err
+	}
+	return func() { own.Close(); shared.Close() }, nil
 }
 
 // Unlock undoes one Lock.

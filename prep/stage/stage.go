@@ -63,6 +63,9 @@ type Spec struct {
 	// Check, if set, is a further condition for being up to date, such as an output outside the work folder. It
 	// gets the values of the recorded run.
 	Check func(ctx context.Context, values map[string]any) error
+	Shard Shard // the zero value: all of the work
+	// Merge, if set, does the work of a run without a shard by putting the shards together that are in the work folder.
+	Merge func(ctx context.Context, dir string, shards []Part, p *Progress) (map[string]any, error)
 }
 
 // Report is what a stage tells at its end.
@@ -82,6 +85,7 @@ type record struct {
 	Key     string          `json:"key"`
 	Name    string          `json:"name"`
 	Version int             `json:"version"`
+	Shard   *Shard          `json:"shard,omitempty"`
 	Params  json.RawMessage `json:"params"`
 	Inputs  []string        `json:"inputs"` // SHA-256
 	// Reads is, for each stage that was read, the digest of its outputs then.
@@ -100,15 +104,16 @@ type output struct {
 // and leave finished unit files, and returns the values for the report; all its outputs are files there.
 // An error of f leaves the folder as it is, for the next run to go on from.
 func Run(ctx context.Context, e *Env, s Spec, f func(ctx context.Context, dir string, p *Progress) (map[string]any, error)) (Report, error) {
-	if err := e.Lock(); err != nil {
+	unlock, err := e.lockFor(&s)
+	if err != nil {
 		return Report{}, err
 	}
-	defer e.Unlock()
+	defer unlock()
 	if err := ctx.Err(); err != nil {
 		return Report{}, err
 	}
-	dir := filepath.Join(e.Work, s.Name)
-	p := newProgress(e, s.Name)
+	dir := filepath.Join(e.Work, s.folder())
+	p := newProgress(e, s.title())
 	defer p.Done()
 	rec, err := e.key(ctx, s, p)
 	if err != nil {
@@ -125,6 +130,17 @@ func Run(ctx context.Context, e *Env, s Spec, f func(ctx context.Context, dir st
 			return r, e.finish(r)
 		}
 		e.Note("%s: runs again: %v", s.Name, err)
+	}
+	if s.Merge != nil && s.Shard.All() {
+		shards, err := e.shards(ctx, s, rec, p)
+		if err != nil {
+			return Report{}, named(s.Name, err)
+		}
+		if shards != nil {
+			f = func(ctx context.Context, dir string, p *Progress) (map[string]any, error) {
+				return s.Merge(ctx, dir, shards, p)
+			}
+		}
 	}
 	if rec.Reads, err = e.sound(ctx, s.Reads, p); err != nil {
 		return Report{}, err
@@ -146,7 +162,7 @@ func Run(ctx context.Context, e *Env, s Spec, f func(ctx context.Context, dir st
 		}
 		return Report{}, named(s.Name, err)
 	}
-	r := Report{Stage: s.Name, Values: values, PeakWhole: !reset}
+	r := Report{Stage: s.title(), Values: values, PeakWhole: !reset}
 	if rec.Outputs, err = e.outputs(ctx, dir, p); err != nil {
 		return Report{}, err
 	}
@@ -173,6 +189,9 @@ func (e *Env) key(ctx context.Context, s Spec, p *Progress) (*record, error) {
 		return nil, err
 	}
 	rec := &record{Name: s.Name, Version: s.Version, Params: params}
+	if !s.Shard.All() {
+		rec.Shard = &s.Shard
+	}
 	var total int64
 	for _, in := range s.Inputs {
 		if !isHash(in) {
@@ -192,7 +211,11 @@ func (e *Env) key(ctx context.Context, s Spec, p *Progress) (*record, error) {
 		rec.Inputs = append(rec.Inputs, h)
 	}
 	p.Done()
-	b, err := json.Marshal([]any{rec.Name, rec.Version, rec.Params, rec.Inputs})
+	parts := []any{rec.Name, rec.Version, rec.Params, rec.Inputs}
+	if rec.Shard != nil {
+		parts = append(parts, rec.Shard)
+	}
+	b, err := json.Marshal(parts)
 	if err != nil {
 		return nil, err
 	}

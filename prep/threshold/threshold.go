@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"neuroprefetcher/format"
 	"neuroprefetcher/format/checkpoint"
 	"neuroprefetcher/prep/calib"
 	"neuroprefetcher/prep/calib/forward"
@@ -23,7 +22,8 @@ type Options struct {
 	Texts      []string // text files, joined in this order
 	Tokens     int      // tokens of text that capture will use; 0 = all there are, at most calib.DefaultTokens
 	Window     int      // tokens per window; 0 = 512, at most the model's context
-	Group      int      // tokens that pass a layer together; 0 = forward.GroupTokens. It changes no result.
+	Shard      stage.Shard
+	Group      int // tokens that pass a layer together; 0 = forward.GroupTokens. It changes no result.
 
 	atMost bool // a shorter text is fine
 }
@@ -51,6 +51,10 @@ func Run(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 		Name: "threshold", Version: 1,
 		Inputs: append([]string{hash}, o.Checkpoint.Files()...),
 		Params: params{o.Tokens, o.Window, maxTokens},
+		Shard:  o.Shard,
+		Merge: func(_ context.Context, dir string, shards []stage.Part, _ *stage.Progress) (map[string]any, error) {
+			return merge(o.Checkpoint.Config.Layers, dir, shards)
+		},
 	}
 	return stage.Run(ctx, e, spec, func(ctx context.Context, dir string, p *stage.Progress) (map[string]any, error) {
 		return run(ctx, e, o, dir, p)
@@ -89,6 +93,11 @@ func run(ctx context.Context, e *stage.Env, o Options, dir string, p *stage.Prog
 		return nil, err
 	}
 	ws = calib.Spread(ws, (maxTokens+o.Window-1)/o.Window)
+	lo, hi, err := o.Shard.Cut(len(ws), "windows")
+	if err != nil {
+		return nil, err
+	}
+	ws = ws[lo:hi]
 	groups := calib.Groups(ws, o.Group)
 	// Names tell how the windows were grouped: units of another grouping are not found.
 	unit := func(i int) string {
@@ -133,6 +142,24 @@ func run(ctx context.Context, e *stage.Env, o Options, dir string, p *stage.Prog
 	return map[string]any{"tokens": calib.Tokens(ws), "windows": len(ws), "text_tokens": len(txt.Tokens), "text_sha256": txt.Hash}, nil
 }
 
+// merge adds the shards' counters up.
+func merge(layers int, dir string, shards []stage.Part) (map[string]any, error) {
+	sum := calib.NewCounts(layers)
+	tokens, windows := 0, 0
+	for _, s := range shards {
+		c, err := calib.ReadCounts(filepath.Join(s.Dir, calib.CountsFile), layers)
+		if err != nil {
+			return nil, err
+		}
+		sum.Add(c)
+		tokens, windows = tokens+s.Int("tokens"), windows+s.Int("windows")
+	}
+	if err := calib.WriteCounts(filepath.Join(dir, calib.CountsFile), sum, nil); err != nil {
+		return nil, err
+	}
+	return map[string]any{"tokens": tokens, "windows": windows, "text_tokens": shards[0].Int("text_tokens"), "text_sha256": shards[0].Values["text_sha256"]}, nil
+}
+
 // newWalker holds the stage's needs against the budget.
 func newWalker(e *stage.Env, o Options, groups [][]calib.Window) (*forward.Walker, error) {
 	cfg := o.Checkpoint.Config
@@ -163,21 +190,10 @@ func count(ctx context.Context, e *stage.Env, w *forward.Walker, txt *text.Text,
 			err = bad
 		}
 		if err != nil {
-			return nil, explain(err, g, txt)
+			return nil, g.Explain(err, txt.Source)
 		}
 		c.collect(counts[l])
 		p.Add(int64(calib.Tokens(ws)))
 	}
 	return counts, nil
-}
-
-// explain names the token and the text file of a non-finite activation.
-func explain(err error, g *forward.Group, txt *text.Text) error {
-	var bad *forward.NonFinite
-	if !errors.As(err, &bad) {
-		return err
-	}
-	token, pos := g.Token(bad.Row)
-	return format.Hint(format.Inputf("layer %d: %s is not finite at token %d (position %d of its window) of the calibration text, in %s",
-		bad.Layer, bad.What, token, pos, txt.Source(token)), "the checkpoint's weights overflow on this text; check that it is whole")
 }

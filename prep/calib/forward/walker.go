@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"errors"
 	"fmt"
 
 	"neuroprefetcher/format"
@@ -173,6 +174,18 @@ func (g *Group) Token(row int) (token, position int) {
 		row -= w.Len
 	}
 	return -1, -1
+}
+
+// Explain names the token and the text file of an activation that is not finite; other errors stay as they are. source
+// names the file that a token of the text came from.
+func (g *Group) Explain(err error, source func(token int) string) error {
+	var bad *NonFinite
+	if !errors.As(err, &bad) {
+		return err
+	}
+	token, pos := g.Token(bad.Row)
+	return format.Hint(format.Inputf("layer %d: %s is not finite at token %d (position %d of its window) of the calibration text, in %s",
+		bad.Layer, bad.What, token, pos, source(token)), "the checkpoint's weights overflow on this text; check that it is whole")
 }
 
 // Layer runs every window through layer l.
