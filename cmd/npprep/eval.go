@@ -6,6 +6,7 @@ import (
 	"math"
 	"path/filepath"
 	"runtime"
+	"strconv"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -38,7 +39,7 @@ func evalCommand() *cli.Command {
 			&cli.Float64SliceFlag{Name: "sparsity", Usage: "the same as shares that are left out, `S,...`"},
 			&cli.StringSliceFlag{Name: "selector", Value: cli.NewStringSlice("all"), Usage: "selectors `NAME,...` of the bundle, best (the most important neurons of each token), or all"},
 			&cli.BoolFlag{Name: "perfect", Value: true, Usage: "measure perfect choice too"},
-			&cli.Float64SliceFlag{Name: "read-budget", Value: cli.NewFloat64Slice(0.17), Usage: "besides no limit, read at most these `SHARES` of K_max per layer and token; 0 for none"},
+			&cli.StringSliceFlag{Name: "read-budget", Value: cli.NewStringSlice("0.17"), Usage: "besides no limit, read at most these `AMOUNTS` per token: shares of K_max, or sizes such as 8MiB; 0 for none"},
 			&cli.Float64SliceFlag{Name: "margin", Usage: "how much better a neuron must score to replace a resident one, `X,...`", DefaultText: "0"},
 			&cli.StringFlag{Name: "hellaswag", Usage: "`FILE` of HellaSwag items, JSON lines"},
 			&cli.StringFlag{Name: "shots", Usage: "`FILE` of items to take examples from, in order"},
@@ -116,12 +117,16 @@ func ladderOptions(c *cli.Context) (ladder.Options, error) {
 	case o.Windows < 0 || o.Items < 0 || c.IsSet("context") && o.Window < 2:
 		return o, clix.Usagef("--windows %d --context %d --items %d: want at least 0, 2 and 0", o.Windows, o.Window, o.Items)
 	}
-	for _, s := range c.Float64Slice("read-budget") {
-		if !(s >= 0 && s <= 1) {
-			return o, clix.Usagef("--read-budget %v: want shares from 0 to 1", s)
+	for _, s := range c.StringSlice("read-budget") {
+		b := ladder.Budget{}
+		share, err := strconv.ParseFloat(s, 64)
+		if err == nil && share >= 0 && share <= 1 {
+			b.Share = share
+		} else if b.Bytes, err = clix.ParseSize(s); err != nil || b.Bytes < 1024 {
+			return o, clix.Usagef("--read-budget %s: want a share from 0 to 1, or a size such as 8MiB", s)
 		}
-		if s > 0 {
-			o.Budgets = append(o.Budgets, s)
+		if b != (ladder.Budget{}) {
+			o.Budgets = append(o.Budgets, b)
 		}
 	}
 	for _, m := range c.Float64Slice("margin") {

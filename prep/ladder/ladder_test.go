@@ -87,7 +87,7 @@ func measure(t *testing.T, e *stage.Env, o Options) *Report {
 // digits, and the same rows read, but for the few choices that a last bit can turn.
 func TestDevicePath(t *testing.T) {
 	dir := tinyBundle(t)
-	o := Options{Bundles: []string{dir}, Dense: []int{2, 3}, Text: heldout, Window: 64, Windows: 3, Budgets: []float64{0.1}, Margins: []float32{0, 0.5}}
+	o := Options{Bundles: []string{dir}, Dense: []int{2, 3}, Text: heldout, Window: 64, Windows: 3, Budgets: []Budget{{Share: 0.1}}, Margins: []float32{0, 0.5}}
 	r := measure(t, env(t, 0), o)
 	raw, err := os.ReadFile(heldout)
 	if err != nil {
@@ -138,7 +138,7 @@ func TestDevicePath(t *testing.T) {
 // TestOrder holds what must hold for any model: the best choice has the most importance of all, a cap is
 // kept, perfect ids hold no less importance than predicted ones, and figures are within their ranges.
 func TestOrder(t *testing.T) {
-	r := measure(t, env(t, 0), Options{Bundles: []string{tinyBundle(t)}, Dense: []int{2}, Text: heldout, Window: 128, Windows: 3, Perfect: true, Budgets: []float64{0.1}})
+	r := measure(t, env(t, 0), Options{Bundles: []string{tinyBundle(t)}, Dense: []int{2}, Text: heldout, Window: 128, Windows: 3, Perfect: true, Budgets: []Budget{{Share: 0.1}}})
 	by := map[string]Result{}
 	for _, x := range r.Rungs {
 		by[x.String()] = x
@@ -321,7 +321,7 @@ func TestBruteForce(t *testing.T) {
 // TestResume holds that a run goes on where one ended, gives the same as one in one piece whatever the thread count, and
 // survives damaged files.
 func TestResume(t *testing.T) {
-	o := Options{Bundles: []string{tinyBundle(t)}, Dense: []int{2}, Text: heldout, Window: 48, Windows: 4, Perfect: true, Budgets: []float64{0.1}, Margins: []float32{0.5}}
+	o := Options{Bundles: []string{tinyBundle(t)}, Dense: []int{2}, Text: heldout, Window: 48, Windows: 4, Perfect: true, Budgets: []Budget{{Share: 0.1}}, Margins: []float32{0.5}}
 	whole := measure(t, env(t, 1), o)
 	e := env(t, 2)
 	o.Windows = 2
@@ -518,6 +518,17 @@ func TestWarnings(t *testing.T) {
 	r := measure(t, env(t, 0), Options{Bundles: []string{tinyBundle(t)}, Selectors: []string{bundle.SelectorStatic}, Text: "../../pipelines/tiny/calibration.txt", Window: 16, Windows: 2, KMax: []int{kMax}})
 	if len(r.Warnings) != 2 {
 		t.Errorf("%q", r.Warnings)
+	}
+}
+
+func TestBudget(t *testing.T) {
+	for _, c := range []struct {
+		b    Budget
+		want int
+	}{{Budget{}, 0}, {Budget{Share: 0.17}, 17}, {Budget{Share: 0.001}, 1}, {Budget{Share: 1}, 100}, {Budget{Bytes: 4*512*9 + 1}, 9}, {Budget{Bytes: 1}, 1}, {Budget{Bytes: 1 << 40}, 100}} {
+		if got := c.b.rows(100, 4, 512); got != c.want {
+			t.Errorf("%+v: %d, want %d", c.b, got, c.want)
+		}
 	}
 }
 

@@ -24,7 +24,7 @@ type Options struct {
 	Sparsity  []float64
 	Selectors []string  // none or "all": the best possible choice and all that the bundles have
 	Perfect   bool      // selectors whose ids can be given also with the right ones
-	Budgets   []float64 // shares of K_max that may be read per layer and token, besides no limit
+	Budgets   []Budget  // of what is read, besides no limit
 	Margins   []float32 // in scores; none: 0
 
 	Text    string // file; "" leaves perplexity out

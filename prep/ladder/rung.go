@@ -47,6 +47,24 @@ func (r Rung) String() string {
 	return s
 }
 
+// Budget is the most that is read per token, the same share for every sparse layer: a share of K_max, or bytes.
+type Budget struct {
+	Share float64
+	Bytes int64
+}
+
+// rows is the limit of each of layers sparse layers, as the engine has it; 0 is none.
+func (b Budget) rows(kMax, layers, stride int) int {
+	n := int(b.Share * float64(kMax))
+	if b.Bytes > 0 {
+		n = int(b.Bytes / (int64(layers) * int64(stride)))
+	}
+	if n = min(n, kMax); b.Share > 0 || b.Bytes > 0 {
+		n = max(n, 1)
+	}
+	return n
+}
+
 // rungs lists the ladder for what was asked, best first within each d and K_max.
 func rungs(bs []*bundle.Bundle, o Options) (rs []Rung, warnings []string, err error) {
 	m := &bs[0].Manifest.Model
@@ -97,15 +115,15 @@ func rungs(bs []*bundle.Bundle, o Options) (rs []Rung, warnings []string, err er
 				warnings = append(warnings, fmt.Sprintf("K_max %d is measured with the bundle %s, whose centroids are cut for %d", k, bs[from].Dir, own.KMax))
 			}
 			for _, n := range names {
-				rs = append(rs, o.of(Rung{Selector: n, Dense: d, KMax: k, bundle: from})...)
+				rs = append(rs, o.of(Rung{Selector: n, Dense: d, KMax: k, bundle: from}, bs[from].Manifest)...)
 			}
 		}
 	}
 	return rs, warnings, nil
 }
 
-// of lists the rungs of one selector.
-func (o Options) of(r Rung) (rs []Rung) {
+// of lists the rungs of one selector of a bundle.
+func (o Options) of(r Rung, m *bundle.Manifest) (rs []Rung) {
 	switch r.Selector {
 	case BestName:
 		r.Choice = Perfect
@@ -124,11 +142,8 @@ func (o Options) of(r Rung) (rs []Rung) {
 	if len(margins) == 0 {
 		margins = []float32{0}
 	}
-	for _, share := range append([]float64{0}, o.Budgets...) {
-		r.ReadCap = int(share * float64(r.KMax))
-		if share > 0 {
-			r.ReadCap = max(1, r.ReadCap)
-		}
+	for _, b := range append([]Budget{{}}, o.Budgets...) {
+		r.ReadCap = b.rows(r.KMax, m.Model.Layers-r.Dense, m.Rows.Stride)
 		for _, r.Margin = range margins {
 			if !slices.Contains(rs, r) {
 				rs = append(rs, r)
