@@ -34,15 +34,61 @@ type table struct {
 type Centroids struct {
 	First int
 
-	m, words   int
-	tables     [2][]table // per projection, layers from First
-	base       [][]float32
-	pins       [][]int32
+	m, words int
+	tables   [2][]table // per projection, layers from First
+	base     [][]float32
+	pins     [][]int32
+	gate0
+}
+
+// gate0 names layer 0's gate centroid. Its working memory serves RightIDs too.
+type gate0 struct {
 	thresholds []float32 // (N, 2) gate and up
-	layer0     table
+	table      table
 	act        []float32 // (M)
 	mask       []uint64  // (W)
 	dist       []int32   // (K)
+}
+
+// readGate0 reads thresholds and layer 0's centroids from the centroids member.
+func readGate0(f *tensors.File, cfg *checkpoint.Config) (*gate0, error) {
+	g := &gate0{}
+	if err := wantShape(f, ThresholdName, "F32", cfg.Layers, 2); err != nil {
+		return nil, err
+	}
+	var err error
+	if g.thresholds, err = f.F32(ThresholdName); err != nil {
+		return nil, err
+	}
+	for i, v := range g.thresholds {
+		if v != v || v < 0 {
+			return nil, format.Corruptf("%s: tensor %s: layer %d's %s threshold is %v", f.Path(), ThresholdName, i/2, Projections[i%2], v)
+		}
+	}
+	if g.table, err = readTable(f, Layer0Name, cfg.Intermediate); err != nil {
+		return nil, err
+	}
+	g.act, g.mask, g.dist = make([]float32, cfg.Intermediate), make([]uint64, Words(cfg.Intermediate)), make([]int32, g.table.k)
+	return g, nil
+}
+
+// name names the centroid nearest to layer 0's gate mask, ties to the lower id. gate (M) is gate_proj's output before
+// the activation; it is not changed.
+func (g *gate0) name(gate []float32) int32 {
+	kernels.SiLU(g.act, gate)
+	kernels.MaskAtLeast(g.mask, g.act, g.thresholds[0])
+	kernels.HammingRows(g.dist, g.mask, g.table.masks)
+	best := 0
+	for i, d := range g.dist {
+		if d < g.dist[best] {
+			best = i
+		}
+	}
+	return int32(best)
+}
+
+func (g *gate0) bytes() int64 {
+	return int64(len(g.table.masks)+len(g.mask))*8 + int64(len(g.act)+len(g.dist)+len(g.thresholds))*4
 }
 
 // LoadCentroids reads the bundle's centroids member for layers ≥ max(1, firstLayer).
@@ -54,22 +100,11 @@ func LoadCentroids(path string, cfg *checkpoint.Config, firstLayer int) (*Centro
 	defer f.Close()
 	m := cfg.Intermediate
 	c := &Centroids{First: max(1, firstLayer), m: m, words: Words(m)}
-	if err := wantShape(f, ThresholdName, "F32", cfg.Layers, 2); err != nil {
-		return nil, err
-	}
-	th, err := f.F32(ThresholdName)
+	g, err := readGate0(f, cfg)
 	if err != nil {
 		return nil, err
 	}
-	for i, v := range th {
-		if v != v || v < 0 {
-			return nil, format.Corruptf("%s: tensor %s: layer %d's %s threshold is %v", path, ThresholdName, i/2, Projections[i%2], v)
-		}
-	}
-	c.thresholds = th
-	if c.layer0, err = readTable(f, Layer0Name, m); err != nil {
-		return nil, err
-	}
+	c.gate0 = *g
 	for l := c.First; l < cfg.Layers; l++ {
 		base := make([]float32, m)
 		for p := range Projections {
@@ -97,7 +132,6 @@ func LoadCentroids(path string, cfg *checkpoint.Config, firstLayer int) (*Centro
 		}
 		c.pins = append(c.pins, pins)
 	}
-	c.act, c.mask, c.dist = make([]float32, m), make([]uint64, c.words), make([]int32, c.layer0.k)
 	return c, nil
 }
 
@@ -155,20 +189,8 @@ func readPins(f *tensors.File, l, m int) ([]int32, error) {
 	return pins, nil
 }
 
-// Gate0 names the centroid nearest to layer 0's gate mask, ties to the lower id. gate (M) is gate_proj's output before
-// the activation; it is not changed.
-func (c *Centroids) Gate0(gate []float32) int32 {
-	kernels.SiLU(c.act, gate)
-	kernels.MaskAtLeast(c.mask, c.act, c.thresholds[0])
-	kernels.HammingRows(c.dist, c.mask, c.layer0.masks)
-	best := 0
-	for i, d := range c.dist {
-		if d < c.dist[best] {
-			best = i
-		}
-	}
-	return int32(best)
-}
+// Gate0 names layer 0's gate centroid from gate_proj's output (M).
+func (c *Centroids) Gate0(gate []float32) int32 { return c.gate0.name(gate) }
 
 // Mask is the pruned mask (W) of a centroid.
 func (c *Centroids) Mask(proj, layer int, id int32) []uint64 {
@@ -184,7 +206,7 @@ func (c *Centroids) Pins(layer int) []int32 { return c.pins[layer-c.First] }
 
 // Bytes is what the tables hold in memory.
 func (c *Centroids) Bytes() int64 {
-	n := int64(len(c.layer0.masks))*8 + int64(c.m)*4 + int64(c.words)*8 + int64(c.layer0.k)*4
+	n := c.gate0.bytes()
 	for i := range c.base {
 		n += int64(len(c.tables[0][i].masks)+len(c.tables[1][i].masks))*8 + int64(c.m)*4 + int64(len(c.pins[i]))*4
 	}

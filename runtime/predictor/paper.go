@@ -22,8 +22,8 @@ func NewPaper(p *Predictor, c *Centroids) (*Paper, error) {
 		return nil, format.Inputf("predictor has layers %d..%d, centroids %d..%d: prepare the bundle again",
 			p.First, p.First+len(p.heads)/2-1, c.First, c.First+layers-1)
 	}
-	if p.k0 != c.layer0.k {
-		return nil, format.Inputf("predictor knows %d centroids of layer 0, the centroids file has %d: prepare the bundle again", p.k0, c.layer0.k)
+	if p.k0 != c.gate0.table.k {
+		return nil, format.Inputf("predictor knows %d centroids of layer 0, the centroids file has %d: prepare the bundle again", p.k0, c.gate0.table.k)
 	}
 	for i := range layers {
 		for proj := range Projections {

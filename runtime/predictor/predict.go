@@ -1,6 +1,9 @@
 package predictor
 
 import (
+	"fmt"
+
+	"neuroprefetcher/format"
 	"neuroprefetcher/format/checkpoint"
 	"neuroprefetcher/format/tensors"
 	"neuroprefetcher/kernels"
@@ -44,13 +47,14 @@ type head struct {
 type Predictor struct {
 	First int // first layer it predicts
 
+	tables []string // heads of a layer
 	h, t   int
 	k0     int
 	proj   [4][]uint16 // (T, H)
 	gate0  []uint16    // (K0, T)
 	blocks [Blocks]block
 	final  []float32 // (T)
-	heads  []head    // 2·layer + projection, layers from First
+	heads  []head    // layer by layer from First, one of each table
 
 	in            [4][]float32 // (H) normed features
 	part          []float32    // (4, T) the projections' outputs
@@ -66,12 +70,20 @@ type Predictor struct {
 
 // LoadPredictor reads predictor.safetensors and keeps the heads of layers ≥ max(1, firstLayer).
 func LoadPredictor(path string, cfg *checkpoint.Config, firstLayer int) (*Predictor, error) {
+	return loadNetwork(path, cfg, firstLayer, Projections[:])
+}
+
+// loadNetwork reads a network with a head for each of the tables of layers ≥ max(1, firstLayer).
+func loadNetwork(path string, cfg *checkpoint.Config, firstLayer int, tables []string) (*Predictor, error) {
 	f, err := tensors.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	p := &Predictor{First: max(1, firstLayer), h: cfg.Hidden}
+	p := &Predictor{First: max(1, firstLayer), tables: tables, h: cfg.Hidden}
+	if err := namedFrom(f, tables[0], p.First, cfg.Layers); err != nil {
+		return nil, err
+	}
 	if p.t, err = rows2(f, ProjName(0), "F16", p.h, MaxDim); err != nil {
 		return nil, err
 	}
@@ -103,15 +115,16 @@ func LoadPredictor(path string, cfg *checkpoint.Config, firstLayer int) (*Predic
 		return nil, err
 	}
 	for l := p.First; l < cfg.Layers; l++ {
-		for proj := range Projections {
+		for _, table := range tables {
 			var h head
-			if h.k, err = rows2(f, HeadName(proj, l), "F16", p.t, MaxCentroids); err != nil {
+			name := headOf(table, l)
+			if h.k, err = rows2(f, name, "F16", p.t, MaxCentroids); err != nil {
 				return nil, err
 			}
-			if h.w, err = f.F16(HeadName(proj, l)); err != nil {
+			if h.w, err = f.F16(name); err != nil {
 				return nil, err
 			}
-			if h.bias, err = vector(f, BiasName(proj, l), h.k); err != nil {
+			if h.bias, err = vector(f, name+".bias", h.k); err != nil {
 				return nil, err
 			}
 			p.heads = append(p.heads, h)
@@ -119,6 +132,20 @@ func LoadPredictor(path string, cfg *checkpoint.Config, firstLayer int) (*Predic
 	}
 	p.allocate()
 	return p, nil
+}
+
+// namedFrom refuses a first layer before those that the file has heads of.
+func namedFrom(f *tensors.File, table string, first, layers int) error {
+	for l := first; l < layers; l++ {
+		if _, ok := f.Info(headOf(table, l)); ok {
+			if l > first {
+				return format.Hint(format.Inputf("%s names the neurons of layers from %d on, not those of layer %d", f.Path(), l, first),
+					fmt.Sprintf("use --dense-layers %d or more, another --selector, or prepare the bundle for fewer dense layers", l))
+			}
+			break
+		}
+	}
+	return nil
 }
 
 // allocate makes the working memory and binds the parallel loops once, so that a token allocates nothing.
@@ -192,7 +219,9 @@ func (p *Predictor) multiply(pool *kernels.Pool, dst, src []float32, w []uint16)
 }
 
 // Logits is the last token's score row of a table (K); it is overwritten by the next token.
-func (p *Predictor) Logits(proj, layer int) []float32 { return p.logits[2*(layer-p.First)+proj] }
+func (p *Predictor) Logits(table, layer int) []float32 {
+	return p.logits[len(p.tables)*(layer-p.First)+table]
+}
 
 // Dim is T.
 func (p *Predictor) Dim() int { return p.t }
