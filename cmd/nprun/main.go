@@ -42,7 +42,7 @@ func app() *cli.App {
 			"neurons of the later layers that a token needs and that are not there yet.\n\n" +
 			"Exit codes: 0 done, 2 usage, 3 bad input, 4 does not fit, 5 I/O, 130 interrupted.",
 		Commands: []*cli.Command{
-			generateCommand(), chatCommand(), tokenizeCommand(), serveCommand(), benchCommand(), calibrateCommand(), planCommand(),
+			generateCommand(), chatCommand(), tokenizeCommand(), serveCommand(), benchCommand(), calibrateCommand(), planCommand(), doctorCommand(),
 			evalCommand(), clix.InspectCommand("nprun"), clix.VerifyCommand("nprun"), versionCommand(),
 		},
 		Writer: stdout,
