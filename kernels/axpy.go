@@ -26,37 +26,17 @@ func DownRows(y []float32, a []float32, mem []uint16, off []int, hidden, lo, hi 
 	check(len(a) == len(off) && 0 <= lo && lo <= hi && hi <= hidden && hi <= len(y), "DownRows")
 	mem = mem[:len(mem):len(mem)] // a record must end within the length, not the capacity
 	y = y[lo:hi]
-	i := 0
-	var now, next [4][]uint16
-	last, ahead := len(off)-1, 4*groupsAhead(len(y))
-	for ; i+4 <= len(off); i += 4 {
-		for k := range 4 {
-			now[k] = mem[off[i+k]:][2*hidden+lo : 2*hidden+hi]
-			next[k] = mem[off[min(i+k+ahead, last)]:][2*hidden+lo : 2*hidden+hi]
+	from, to := 2*hidden+lo, 2*hidden+hi
+	i, last := 0, len(off)-1
+	var now, next [8][]uint16
+	for ; i+8 <= len(off); i += 8 {
+		for k := range 8 {
+			now[k] = mem[off[i+k]:][from:to]
+			next[k] = mem[off[min(i+k+16, last)]:][from:to]
 		}
-		axpy4F16(y, (*[4]float32)(a[i:]), &now, &next)
+		axpy8F16(y, (*[8]float32)(a[i:]), &now, &next)
 	}
 	for ; i < len(off); i++ {
-		axpyF16(y, a[i], mem[off[i]:][2*hidden+lo:2*hidden+hi])
-	}
-}
-
-// WeightedSumF16 sets y = Σ_t p[t]·v_t, t ascending, v_t = v[t*stride:][:len(y)].
-func WeightedSumF16(y []float32, p []float32, v []uint16, stride int) {
-	n, rows := len(y), len(p)
-	check(stride >= n && (rows == 0 || (rows-1)*stride+n <= len(v)), "WeightedSumF16")
-	clear(y)
-	t := 0
-	var now, next [4][]uint16
-	last, ahead := rows-1, 4*groupsAhead(n)
-	for ; t+4 <= rows; t += 4 {
-		for k := range 4 {
-			now[k] = v[(t+k)*stride:][:n]
-			next[k] = v[min(t+k+ahead, last)*stride:][:n]
-		}
-		axpy4F16(y, (*[4]float32)(p[t:]), &now, &next)
-	}
-	for ; t < rows; t++ {
-		axpyF16(y, p[t], v[t*stride:][:n])
+		axpyF16(y, a[i], mem[off[i]:][from:to])
 	}
 }

@@ -26,15 +26,12 @@ func axpyF16(y []float32, a float32, w []uint16) {
 	}
 }
 
-func axpy4F16(y []float32, a *[4]float32, w, next *[4][]uint16) {
-	switch {
-	case useAVX512:
-		axpy4F16AVX512(unsafe.SliceData(y), a, w, next, len(y), split(len(y)))
-	case useAVX2:
-		axpy4F16AVX2(unsafe.SliceData(y), a, w, next, len(y), split(len(y)))
-	default:
-		axpy4F16Generic(y, a, w)
+func axpy8F16(y []float32, a *[8]float32, w, next *[8][]uint16) {
+	if useAVX2 {
+		axpy8F16AVX2(unsafe.SliceData(y), a, w, next, len(y))
+		return
 	}
+	axpy8F16Generic(y, a, w)
 }
 
 // Assembly, any n.
@@ -46,13 +43,10 @@ func axpyF32AVX2(y, x *float32, n int, a float32)
 func axpyF16AVX2(y *float32, w *uint16, n int, a float32)
 
 //go:noescape
-func axpy4F16AVX2(y *float32, a *[4]float32, w, next *[4][]uint16, n, split int)
+func axpy8F16AVX2(y *float32, a *[8]float32, w, next *[8][]uint16, n int)
 
 //go:noescape
 func axpyF32AVX512(y, x *float32, n int, a float32)
 
 //go:noescape
 func axpyF16AVX512(y *float32, w *uint16, n int, a float32)
-
-//go:noescape
-func axpy4F16AVX512(y *float32, a *[4]float32, w, next *[4][]uint16, n, split int)

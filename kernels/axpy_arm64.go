@@ -22,12 +22,13 @@ func axpyF16(y []float32, a float32, w []uint16) {
 	}
 }
 
-func axpy4F16(y []float32, a *[4]float32, w, next *[4][]uint16) {
-	switch {
-	case useNEON:
-		axpy4F16NEON(unsafe.SliceData(y), a, w, next, len(y), split(len(y)))
-	default:
-		axpy4F16Generic(y, a, w)
+func axpy8F16(y []float32, a *[8]float32, w, next *[8][]uint16) {
+	if !useNEON {
+		axpy8F16Generic(y, a, w)
+		return
+	}
+	for k := 0; k < 8; k += 4 {
+		axpy4F16NEON(unsafe.SliceData(y), (*[4]float32)(a[k:]), (*[4][]uint16)(w[k:]), (*[4][]uint16)(next[k:]), len(y), split(len(y)))
 	}
 }
 

@@ -37,10 +37,9 @@ func axpyF16Generic(y []float32, a float32, w []uint16) {
 	}
 }
 
-// axpy4F16Generic is four AxpyF16, one after the other.
-func axpy4F16Generic(y []float32, a *[4]float32, w *[4][]uint16) {
-	axpyF16Generic(y, a[0], w[0])
-	axpyF16Generic(y, a[1], w[1])
-	axpyF16Generic(y, a[2], w[2])
-	axpyF16Generic(y, a[3], w[3])
+// axpy8F16Generic is eight AxpyF16, one after the other.
+func axpy8F16Generic(y []float32, a *[8]float32, w *[8][]uint16) {
+	for k, row := range w {
+		axpyF16Generic(y, a[k], row)
+	}
 }

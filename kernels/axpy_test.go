@@ -102,7 +102,7 @@ func TestDownRows(t *testing.T) {
 	eachLevel(t, func(t *testing.T) {
 		r := newRand(9)
 		for _, h := range []int{1, 7, 16, 31, 64, 576} {
-			for _, count := range []int{0, 1, 3, 4, 5, 8, 11} {
+			for _, count := range []int{0, 1, 3, 7, 8, 9, 16, 27} {
 				kind := kinds[(h+count)%len(kinds)]
 				mem, off := randRecords(h, count, kind, uint64(h*1000+count))
 				a, start, want := make([]float32, count), make([]float32, h), make([]float32, h)
@@ -133,11 +133,11 @@ func TestDownRows(t *testing.T) {
 func TestWeightedSumF16(t *testing.T) {
 	eachLevel(t, func(t *testing.T) {
 		r := newRand(10)
-		ay := newArena(t)
-		for _, n := range []int{1, 9, 24, 64, 128} {
-			for _, rows := range []int{0, 1, 2, 4, 7, 40} {
+		ay, ap, av := newArena(t), newArena(t), newArena(t)
+		for _, n := range []int{1, 9, 24, 32, 64, 96, 128} {
+			for _, rows := range []int{0, 1, 2, 7, 8, 9, 40, 63} {
 				stride := n + rows%3*8
-				p, v := make([]float32, rows), make([]uint16, rows*stride)
+				p, v := take[float32](ap, rows, true), take[uint16](av, max(0, (rows-1)*stride+n), rows%2 == 1)
 				randF32(r, p, "normal")
 				randF16(r, v, "wide")
 				want := make([]float32, n)
@@ -151,6 +151,13 @@ func TestWeightedSumF16(t *testing.T) {
 				WeightedSumF16(y, p, v, stride)
 				ay.intact(t, "WeightedSumF16")
 				wantBits(t, fmt.Sprintf("WeightedSumF16 n=%d rows=%d", n, rows), y, want)
+				clear(y)
+				for t0 := 0; t0 < rows; { // in pieces: the same bits
+					t1 := t0 + 1 + r.IntN(rows-t0)
+					AddWeightedF16(y, p[t0:t1], v[t0*stride:], stride)
+					t0 = t1
+				}
+				wantBits(t, fmt.Sprintf("AddWeightedF16 n=%d rows=%d", n, rows), y, want)
 			}
 		}
 	})
@@ -165,5 +172,6 @@ func TestAxpyRefusesWrongLengths(t *testing.T) {
 	mustPanic(t, "DownRows range", func() { DownRows(y, y[:1], w, []int{0}, 8, -1, 8) })
 	mustPanic(t, "DownRows record", func() { DownRows(y, y[:1], w, []int{1}, 8, 0, 8) })
 	mustPanic(t, "DownRows a", func() { DownRows(y, y[:2], w, []int{0}, 8, 0, 8) })
+	mustPanic(t, "AddWeightedF16", func() { AddWeightedF16(y, y[:4], w, 8) })
 	mustPanic(t, "WeightedSumF16", func() { WeightedSumF16(y, y[:4], w, 8) })
 }

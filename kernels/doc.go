@@ -5,7 +5,7 @@
 // It imports nothing of ours. Matrices are float16 bit patterns ([]uint16),
 // or 4-bit codes (q4.go); activations are float32.
 //
-// Layout, per subject (convert, dot, q4, axpy, norm, exp, bits, magnitude):
+// Layout, per subject (convert, dot, q4, axpy, attention, norm, exp, bits, magnitude):
 //
 //	x.go          exported functions: length checks, blocks and leftovers
 //	x_generic.go  the definition in plain Go, readable like the formula

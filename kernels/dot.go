@@ -64,11 +64,3 @@ func GateUpRows(gate, up, x []float32, mem []uint16, off []int) {
 		copy(up[i:], out[:])
 	}
 }
-
-// ScoresF16 sets dst[t] = scale · (q · k_t), k_t = k[t*stride:][:len(q)].
-func ScoresF16(dst, q []float32, k []uint16, stride int, scale float32) {
-	GemvF16(dst, q, k, stride)
-	for t := range dst {
-		dst[t] *= scale
-	}
-}

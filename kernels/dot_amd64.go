@@ -35,6 +35,14 @@ func dot4F16(out *[4]float32, x []float32, w, next *[4][]uint16) {
 	}
 }
 
+func dot8F16(out *[8]float32, x []float32, w, next *[8][]uint16) {
+	if useAVX2 {
+		dot8F16AVX2(out, unsafe.SliceData(x), w, next, len(x))
+		return
+	}
+	dot8F16Generic(out, x, w)
+}
+
 // Assembly, any n.
 
 //go:noescape
@@ -45,6 +53,9 @@ func dotF32AVX2(x, y *float32, n int) float32
 
 //go:noescape
 func dot4F16AVX2(out *[4]float32, x *float32, w, next *[4][]uint16, n, split int)
+
+//go:noescape
+func dot8F16AVX2(out *[8]float32, x *float32, w, next *[8][]uint16, n int)
 
 //go:noescape
 func dotF16AVX512(x *float32, w *uint16, n int) float32

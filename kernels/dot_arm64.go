@@ -29,6 +29,16 @@ func dot4F16(out *[4]float32, x []float32, w, next *[4][]uint16) {
 	}
 }
 
+func dot8F16(out *[8]float32, x []float32, w, next *[8][]uint16) {
+	if !useNEON {
+		dot8F16Generic(out, x, w)
+		return
+	}
+	for k := 0; k < 8; k += 4 {
+		dot4F16NEON((*[4]float32)(out[k:]), unsafe.SliceData(x), (*[4][]uint16)(w[k:]), (*[4][]uint16)(next[k:]), len(x), split(len(x)))
+	}
+}
+
 // Assembly, any n.
 
 //go:noescape

@@ -23,3 +23,10 @@ func dot4F16Generic(out *[4]float32, x []float32, w *[4][]uint16) {
 	out[2] = dotF16Generic(x, w[2])
 	out[3] = dotF16Generic(x, w[3])
 }
+
+// dot8F16Generic is eight dot products with one x.
+func dot8F16Generic(out *[8]float32, x []float32, w *[8][]uint16) {
+	for k, row := range w {
+		out[k] = dotF16Generic(x, row)
+	}
+}

@@ -119,14 +119,20 @@ func TestScoresF16(t *testing.T) {
 	eachLevel(t, func(t *testing.T) {
 		a := allow(t, "ScoresF16")
 		r := newRand(6)
-		for _, n := range []int{4, 64, 80, 128} {
-			for _, rows := range []int{0, 1, 3, 4, 5, 33} {
+		ad, aq, ak := newArena(t), newArena(t), newArena(t)
+		for _, n := range []int{4, 32, 64, 80, 96, 128} {
+			for _, rows := range []int{0, 1, 3, 7, 8, 9, 16, 33, 63} {
 				for _, scale := range []float32{1, 0.125, -3} {
-					q, k, dst := make([]float32, n), make([]uint16, rows*(n+8)), make([]float32, rows)
+					dst, q := take[float32](ad, rows, rows%2 == 0), take[float32](aq, n, rows%2 == 0)
+					k := take[uint16](ak, max(0, (rows-1)*(n+8)+n), rows%2 == 1)
 					randF32(r, q, "normal")
 					randF16(r, k, "normal")
 					ScoresF16(dst, q, k, n+8, scale)
+					ad.intact(t, "ScoresF16")
+					var one [1]float32
 					for i := range dst {
+						ScoresF16(one[:], q, k[i*(n+8):], n+8, scale)
+						wantBits(t, fmt.Sprintf("ScoresF16 n=%d: row %d of %d and the row alone", n, i, rows), dst[i:i+1], one[:])
 						ref, limit := dotRefF16(q, k[i*(n+8):][:n])
 						s := float64(scale)
 						a.check(dst[i], s*ref, math.Abs(s)*limit+0x1p-24*math.Abs(s*ref), "n=%d row %d", n, i)

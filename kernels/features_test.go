@@ -33,7 +33,7 @@ func TestInstructionsMatchTheGate(t *testing.T) {
 	wide := regexp.MustCompile(`\bZ\d|\bK[0-7]\b|\b[XY](1[6-9]|2\d|3[01])\b`)
 	line := regexp.MustCompile(`^\t([A-Z][A-Z0-9]*)\b`)
 	seen := 0
-	for _, subject := range []string{"axpy", "bits", "convert", "dot", "exp", "norm", "q4"} {
+	for _, subject := range []string{"attention", "axpy", "bits", "convert", "dot", "exp", "norm", "q4"} {
 		src, err := os.ReadFile(filepath.Join(".", subject+"_amd64.s"))
 		if os.IsNotExist(err) {
 			t.Skip("the sources are not beside the test binary")

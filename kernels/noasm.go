@@ -18,13 +18,16 @@ func dotF32(x, y []float32) float32          { return dotF32Generic(x, y) }
 func dot4F16(out *[4]float32, x []float32, w, _ *[4][]uint16) {
 	dot4F16Generic(out, x, w)
 }
+func dot8F16(out *[8]float32, x []float32, w, _ *[8][]uint16) {
+	dot8F16Generic(out, x, w)
+}
 
 func dotQ4(x []float32, codes []byte, scales []uint16) float32 { return dotQ4Generic(x, codes, scales) }
 
 func axpyF32(y []float32, a float32, x []float32) { axpyF32Generic(y, a, x) }
 func axpyF16(y []float32, a float32, w []uint16)  { axpyF16Generic(y, a, w) }
-func axpy4F16(y []float32, a *[4]float32, w, _ *[4][]uint16) {
-	axpy4F16Generic(y, a, w)
+func axpy8F16(y []float32, a *[8]float32, w, _ *[8][]uint16) {
+	axpy8F16Generic(y, a, w)
 }
 
 func mulScale(dst, x, weight []float32, scale float32) int { return 0 }
