@@ -33,7 +33,7 @@ def peak_rss():
 
 @ll.llama_log_callback
 def errors_only(level, text, _):
-    if level >= 4:  # warnings and above; 5 continues a line
+    if level in (3, 4):  # warnings and errors
         sys.stderr.write(text.decode(errors="replace"))
 
 

@@ -87,11 +87,12 @@ class Runner:
         self.logs = os.path.join(a.work, "logs")
         os.makedirs(self.logs, exist_ok=True)
 
-    def run(self, argv, stdin="", group=None, what=""):
+    def run(self, argv, stdin="", group=None, what="", env=()):
         """Runs a command to its end and returns its stdout; the group, if any, holds it and all it does."""
         log = os.path.join(self.logs, (what or os.path.basename(argv[0])).replace("/", "-").replace(" ", "-") + ".log")
         with open(log, "w+b") as err:
-            child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err, preexec_fn=group.enter if group else None)
+            child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err, preexec_fn=group.enter if group else None,
+                                     env=dict(os.environ, **dict(e.split("=", 1) for e in env)))
             try:
                 out, _ = child.communicate(stdin.encode())
             except BaseException:
@@ -111,7 +112,7 @@ class Runner:
 
     def llama(self, job, **kw):
         job = dict({"threads": self.a.threads, "warmup": 0}, **job)
-        return json.loads(self.run([self.a.python, os.path.join(HERE, "llama_side.py")], stdin=json.dumps(job), **kw))
+        return json.loads(self.run([self.a.python, os.path.join(HERE, "llama_side.py")], stdin=json.dumps(job), env=self.a.llama_env, **kw))
 
     def export(self, bundle, name):
         path = os.path.join(self.a.work, name + ".gguf")
@@ -253,6 +254,7 @@ def offload(r, shape, limits):
             say("%s in %s, round %d of %d: %s" % (shape, human(limit), i + 1, a.rounds, ", ".join("%s %.3g tok/s" % (s, got[s]["tok_per_s"]) for s in SIDES if s in got)))
         result.append({"shape": shape, "limit_bytes": limit, "memory_bytes": memory, "threads": a.threads, "prompt_tokens": len(ids), "bundle": bundle, "gguf": gguf,
                        "gguf_bytes": os.path.getsize(gguf), "rounds": rounds})
+        result[-1]["bound"] = {m: bound(result[-1], m) for m in ("sparse", "stream") if m in a.sides}
     return result
 
 
@@ -292,6 +294,20 @@ def speed(x):
     return x["tok_per_s"]
 
 
+def bound(o, side):
+    """What a token of a side cannot be faster than, by the best that drive and memory gave in any round: a moment's stall of a shared drive is no bound."""
+    rounds = o["rounds"]
+    runs = [x[side] for x in rounds]
+    b = {k: runs[0][k] for k in ("d", "k_max", "reuse")}
+    b["read_bytes"] = statistics.median(storage(x) / x["tokens"] for x in runs)
+    b["touched_bytes"] = runs[0]["touched_bytes_per_token"]
+    b["drive"] = max(x["bound"]["drive_bytes_per_s"] for x in runs)
+    b["memory"] = max(y["bound"]["memory_bytes_per_s"] for x in rounds for s, y in x.items() if s != "llama")
+    b["read_s"], b["touch_s"] = b["read_bytes"] / b["drive"] if b["read_bytes"] else 0, b["touched_bytes"] / b["memory"]
+    b["times"] = [1 / x["tok_per_s"] / max(b["read_s"], b["touch_s"]) for x in runs]
+    return b
+
+
 def print_offload(o):
     rounds, limit, memory = o["rounds"], o["limit_bytes"], o["memory_bytes"]
     version = next(iter(rounds[0].values()))["cgroup_version"]
@@ -312,12 +328,10 @@ def print_offload(o):
     for s in ("sparse", "stream"):
         if s not in rounds[0]:
             continue
-        x = sorted(rounds, key=lambda x: x[s]["bound"]["token_over_bound"])[len(rounds) // 2][s]
-        b, times = x["bound"], [y[s]["bound"]["token_over_bound"] for y in rounds]
-        print("%s: d = %d%s; bound of the median run: drive %s at %s/s = %s, memory %s at %s/s = %s; a token takes %s times the longer" % (
-            s, x["d"], ", K_max = %d, reuse %.3f" % (x["k_max"], x["reuse"]) if s == "sparse" else "",
-            human(x["read_bytes_per_token"]), human(b["drive_bytes_per_s"]), seconds(b["read_s"]),
-            human(x["touched_bytes_per_token"]), human(b["memory_bytes_per_s"]), seconds(b["touch_s"]), spread(times)))
+        b = o["bound"][s]
+        print("%s: d = %d%s; bound: drive %s at %s/s = %s, memory %s at %s/s = %s; a token takes %s times the longer" % (
+            s, b["d"], ", K_max = %d, reuse %.3f" % (b["k_max"], b["reuse"]) if s == "sparse" else "",
+            human(b["read_bytes"]), human(b["drive"]), seconds(b["read_s"]), human(b["touched_bytes"]), human(b["memory"]), seconds(b["touch_s"]), spread(b["times"])))
     for top, bottom in (("sparse", "llama"), ("stream", "llama"), ("sparse", "stream")):
         if top in rounds[0] and bottom in rounds[0]:
             print("%s / %s: %s" % (NAMES[top], NAMES[bottom], spread(ratios(rounds, top, bottom, speed))))
@@ -355,6 +369,7 @@ def arguments():
     p.add_argument("--npprep", default="bin/npprep")
     p.add_argument("--python", default=sys.executable, help="interpreter that has llama_cpp (the one that runs this)")
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of both sides (%(default)s)")
+    p.add_argument("--llama-env", action="append", default=[], metavar="NAME=VALUE", help="for llama.cpp, such as OMP_WAIT_POLICY=passive on a machine that others use")
     p.add_argument("--json", action="store_true", help="one JSON document instead of the tables, every run in it")
     p.add_argument("--check", action="append", default=[], metavar="BUNDLE", help="compare greedy tokens; may be given more than once")
     p.add_argument("--check-tokens", type=int, default=32)
@@ -380,6 +395,8 @@ def arguments():
     a.check_prompt = a.check_prompt or ["The history of the region"]
     if not (a.check or a.resident or a.shape):
         p.error("nothing to do: give --check, --resident or --shape")
+    if not all("=" in e for e in a.llama_env):
+        p.error("--llama-env NAME=VALUE")
     if a.shape and not a.limit:
         p.error("--shape needs --limit")
     if not set(a.sides) <= set(SIDES) or min(a.rounds, a.resident_rounds, a.threads, a.check_tokens, a.resident_tokens, *a.tokens.values()) < 1:
