@@ -170,6 +170,8 @@ func TestCalibrate(t *testing.T) {
 		Best    int `json:"d_star"`
 		Largest int `json:"largest_d"`
 		File    string
+		Gap     int
+		Gaps    []struct{ Gap int }
 		Points  []struct {
 			Mode string
 			D    int
@@ -183,7 +185,7 @@ func TestCalibrate(t *testing.T) {
 			best, rate = p.D, p.Rate
 		}
 	}
-	if r.Largest != 5 || r.Best != best || len(r.Points) < 6 || r.Points[0].Mode != "stream" {
+	if r.Largest != 5 || len(r.Gaps) < 2 || r.Gaps[0].Gap != 0 || r.Best != best || len(r.Points) < 6 || r.Points[0].Mode != "stream" {
 		t.Errorf("%+v", r)
 	}
 	b := filepath.Join(dir, "tiny")
@@ -198,6 +200,7 @@ func TestCalibrate(t *testing.T) {
 	var kept map[string]any
 	parse(t, string(data), &kept)
 	fixed := strings.Replace(string(data), `"d_star": `+strconv.Itoa(r.Best), `"d_star": 3`, 1)
+	fixed = strings.Replace(fixed, `"gap": `+strconv.Itoa(r.Gap), `"gap": 2048`, 1)
 	if err := os.WriteFile(r.File, []byte(fixed), 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -210,10 +213,10 @@ func TestCalibrate(t *testing.T) {
 	if plan.Chosen.Dense != 3 {
 		t.Errorf("plan has d = %d, calibrated is 3", plan.Chosen.Dense)
 	}
-	var bench struct{ D int }
+	var bench struct{ D, Gap int }
 	parse(t, run(t, "nprun", "bench", "--synthetic", "tiny", "--dir", dir, "--memory", "100MiB", "-n", "2", "--json"), &bench)
-	if bench.D != 3 {
-		t.Errorf("bench has d = %d, calibrated is 3", bench.D)
+	if bench.D != 3 || bench.Gap != 2048 {
+		t.Errorf("bench has d = %d and gap %d, kept are 3 and 2048", bench.D, bench.Gap)
 	}
 	// Another K_max was not calibrated, and another seed's rows are another bundle.
 	parse(t, run(t, "nprun", "plan", "-b", b, "--memory", "100MiB", "--mode", "sparse", "--k-max", "200", "--json"), &plan)

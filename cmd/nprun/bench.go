@@ -118,7 +118,11 @@ func bench(c *cli.Context) error {
 	if io.Bound != nil {
 		row("bound", "%s", io.Bound)
 	}
-	row("reading by", "%s, direct %v, depth %d", s.IO, s.Direct, s.QueueDepth)
+	slots := "slots not registered"
+	if s.Registered {
+		slots = "slots registered"
+	}
+	row("reading by", "%s, direct %v, depth %d, gap %s, %s", s.IO, s.Direct, s.QueueDepth, clix.FormatSize(int64(s.Gap)), slots)
 	row("memory", "peak %s, budget %s", clix.FormatSize(s.PeakRSS), clix.FormatSize(s.Budget))
 	t.Render()
 	if m != nil {

@@ -20,7 +20,8 @@ func calibrateCommand() *cli.Command {
 		Name:  "calibrate",
 		Usage: "find the dense prefix that is the fastest on this device",
 		Description: "Runs some tokens with one dense prefix after the other under the memory budget, and reading whole layers (stream),\n" +
-			"and keeps the fastest in BUNDLE.calibration.json, beside the bundle. --dense-layers auto and plan use it.\n\n" +
+			"and keeps the fastest in BUNDLE.calibration.json, beside the bundle, with what reading through small gaps brings.\n" +
+			"--dense-layers auto, the default gap and plan use it.\n\n" +
 			"Examples:\n  nprun calibrate -b BUNDLE --memory 8GiB\n  nprun calibrate --synthetic tinyllama-1.1b --dir /data --memory 1500MiB --json",
 		Flags: append(append(engineFlags(), syntheticFlags()...),
 			&cli.StringFlag{Name: "prompt", Aliases: []string{"p"}, Value: "The history of the region", Usage: "`TEXT` to continue; - reads stdin"},
@@ -35,7 +36,7 @@ func calibrate(c *cli.Context) error {
 	if n < 1 || warm < 0 {
 		return clix.Usagef("--max-tokens %d --warmup %d: want at least 1 and 0", n, warm)
 	}
-	for _, f := range []string{"mode", "dense-layers"} {
+	for _, f := range []string{"mode", "dense-layers", "gap"} {
 		if c.IsSet(f) {
 			return clix.Usagef("--%s: what calibrate tries is its own choice", f)
 		}
@@ -102,12 +103,19 @@ func renderCalibration(c *measure.Calibration) {
 			fmt.Sprintf("%.0f%%", 100*p.IOWait), fmt.Sprintf("%.0f%%", 100*p.IOBusy), clix.FormatSize(int64(p.Read))})
 	}
 	t.Render()
+	for _, g := range c.Gaps {
+		mark := ""
+		if g.Bytes == c.Gap {
+			mark = ", taken"
+		}
+		fmt.Fprintf(stdout, "d* reading through gaps of at most %s: %.2f tok/s, %s per token%s\n", clix.FormatSize(int64(g.Bytes)), g.TokPerS, clix.FormatSize(int64(g.Read)), mark)
+	}
 	fmt.Fprintf(stdout, "%s with %s, K_max %d, %d threads\n", c, clix.FormatSize(c.Budget), c.KMax, c.Threads)
 }
 
-// useCalibration takes the dense prefix that was calibrated for the bundle, where the options leave it open, and returns
-// a line that says so, or "".
-func useCalibration(o *engine.Options, b *bundle.Bundle) string {
+// useCalibration takes the gap (unless --gap was given) and the dense prefix that were calibrated for the bundle, where the
+// options leave it open, and returns a line that says so, or "".
+func useCalibration(o *engine.Options, b *bundle.Bundle, gapAsked bool) string {
 	if o.Dense > 0 || b.Manifest.Sparse == nil {
 		return ""
 	}
@@ -115,6 +123,9 @@ func useCalibration(o *engine.Options, b *bundle.Bundle) string {
 	cal, ok := measure.KeptCalibration(b, cache)
 	if !ok {
 		return ""
+	}
+	if !gapAsked && cal.Gap > 0 {
+		o.Storage.Gap = cal.Gap
 	}
 	if o.Calibrated = cal.Dense(o.KMax, b.Manifest.Sparse.KMax); o.Calibrated == 0 {
 		return ""

@@ -248,7 +248,7 @@ func (x *examination) bundle(b *bundle.Bundle, o engine.Options) {
 		kind = fmt.Sprintf("K_max %d of %d, selectors %s", m.Sparse.KMax, m.Rows.Neurons, strings.Join(m.Sparse.Selectors, ", "))
 	}
 	x.add("bundle", fine, "", "%s: %s, %d layers, %s", b.Dir, m.Model.ModelType, m.Model.Layers, kind)
-	useCalibration(&o, b)
+	useCalibration(&o, b, false)
 	all, chosen, err := engine.Plans(b, o)
 	if err != nil {
 		x.fail("fit", err)

@@ -53,7 +53,7 @@ func engineFlags() []cli.Flag {
 		&cli.StringFlag{Name: "io", Value: "auto", Usage: "how rows are read: auto, uring or pread"},
 		&cli.StringFlag{Name: "direct", Value: "auto", Usage: "O_DIRECT: auto, require or off"},
 		&cli.IntFlag{Name: "queue-depth", Usage: "at most `N` reads in flight", DefaultText: "what bench --drive found best for the drive, else 256"},
-		&cli.StringFlag{Name: "gap", Value: "0", Usage: "read through gaps of at most `BYTES` between rows; auto takes what a short look at the drive suggests"},
+		&cli.StringFlag{Name: "gap", Value: "0", Usage: "read through gaps of at most `BYTES` between rows; auto takes what a short look at the drive suggests", DefaultText: "what calibrate found, else 0"},
 		clix.JSONFlag(),
 		clix.QuietFlag(),
 	}
@@ -176,7 +176,7 @@ func open(c *cli.Context) (*engine.Engine, error) {
 func openBundle(c *cli.Context, dir string, o engine.Options) (*engine.Engine, error) {
 	say := notes(c)
 	if b, err := bundle.Open(dir); err == nil { // engine.Open says what is wrong with it
-		if line := useCalibration(&o, b); line != "" && (o.Mode == engine.ModeSparse || o.Mode == engine.ModeAuto) {
+		if line := useCalibration(&o, b, c.IsSet("gap")); line != "" && (o.Mode == engine.ModeSparse || o.Mode == engine.ModeAuto) {
 			fmt.Fprintf(say, "note: %s\n", line)
 		}
 		if o.Storage.QueueDepth == 0 {

@@ -30,7 +30,7 @@ func plan(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	calibrated := useCalibration(&o, b)
+	calibrated := useCalibration(&o, b, c.IsSet("gap"))
 	all, chosen, err := engine.Plans(b, o)
 	if err != nil && all == nil {
 		return err

@@ -20,6 +20,8 @@ type runStats struct {
 	IO           string  `json:"io_backend"`
 	Direct       bool    `json:"direct_io"`
 	QueueDepth   int     `json:"queue_depth"`
+	Gap          int     `json:"gap"`              // bytes between rows that are read through
+	Registered   bool    `json:"slots_registered"` // rows land in memory that the ring knows
 	Budget       int64   `json:"memory_budget_bytes"`
 	PeakRSS      int64   `json:"peak_rss_bytes"`
 	ModelBytes   int64   `json:"model_bytes"`
@@ -51,7 +53,7 @@ func collect(e *engine.Engine, bundle string) runStats {
 	s, io, p := e.Stats(), e.IO(), e.Plan
 	_, peak := engine.RSS()
 	r := runStats{Bundle: bundle, Mode: p.Mode, Selector: e.SelectorName(), Dense: p.Dense, KMax: p.KMax, Context: p.Context,
-		IO: io.Backend, Direct: io.Direct, QueueDepth: io.QueueDepth, Budget: p.Budget, PeakRSS: peak, ModelBytes: p.Weights,
+		IO: io.Backend, Direct: io.Direct, QueueDepth: io.QueueDepth, Gap: io.Gap, Registered: io.InPlaceRegistered, Budget: p.Budget, PeakRSS: peak, ModelBytes: p.Weights,
 		LoadTime: e.LoadTime.Seconds(), Prompt: s.Prompt, PromptTime: s.PrefillTime.Seconds(), PromptRead: s.PrefillIO.Bytes,
 		Tokens: s.Tokens, Breakdown: times{s.IOWait.Seconds(), s.Compute.Seconds(), s.Predict.Seconds(), s.Other().Seconds()},
 		ReadBytes: s.StepIO.Bytes, RowsNeeded: s.Needed, RowsRead: s.Read, Reuse: s.Reuse()}

@@ -16,7 +16,7 @@ import (
 )
 
 // calibrationVersion is raised when the file's meaning changes.
-const calibrationVersion = 1
+const calibrationVersion = 2
 
 // coarsePoints is how many dense prefixes the first pass tries.
 const coarsePoints = 7
@@ -44,7 +44,21 @@ type Calibration struct {
 	Largest  int     `json:"largest_d"` // that the budget holds
 	Best     int     `json:"d_star"`
 	Points   []Point `json:"points"` // stream first, then d ascending
+	Gap      int     `json:"gap"`    // bytes between two rows that are read through, the fastest with d*
+	Gaps     []Gap   `json:"gaps"`   // with d*, gap ascending
 }
+
+// Gap is a run with d* that reads through gaps.
+type Gap struct {
+	Bytes   int     `json:"gap"`
+	TokPerS float64 `json:"tok_per_s"`
+	Read    float64 `json:"read_bytes_per_token"`
+}
+
+// gapRecords are the gaps that are tried, in records, and gapGain is what one must bring over reading none.
+var gapRecords = []int{1, 4}
+
+const gapGain = 1.03
 
 // CalibrateOptions say how to calibrate.
 type CalibrateOptions struct {
@@ -71,7 +85,7 @@ func Calibrate(ctx context.Context, dir string, o CalibrateOptions) (*Calibratio
 	c := &Calibration{Version: calibrationVersion, Rows: rows.SHA256, Budget: most.Budget, KMax: most.KMax, Largest: most.Dense}
 	eo.Memory = most.Budget // the same for all points, whatever else takes memory meanwhile
 	o.Tokens = max(o.Tokens, 1)
-	total := min(coarsePoints, most.Dense) + 3
+	total := min(coarsePoints, most.Dense) + 3 + len(gapRecords)
 	try := func(mode string, dense int) error {
 		p, err := c.point(ctx, dir, eo, mode, dense, o)
 		if err != nil {
@@ -97,9 +111,35 @@ func Calibrate(ctx context.Context, dir string, o CalibrateOptions) (*Calibratio
 		}
 	}
 	c.Best = c.best().Dense
+	if err := c.gaps(ctx, dir, eo, b.Manifest.Rows.Stride, o, total); err != nil {
+		return nil, err
+	}
 	streams := slices.DeleteFunc(slices.Clone(c.Points), func(p Point) bool { return p.Mode == engine.ModeSparse })
 	c.Points = append(streams, c.sparse()...)
 	return c, nil
+}
+
+// gaps tries reading through gaps with d*, against reading none in the same minute.
+func (c *Calibration) gaps(ctx context.Context, dir string, eo engine.Options, stride int, o CalibrateOptions, total int) error {
+	for _, n := range append([]int{0}, gapRecords...) {
+		eo.Storage.Gap = n * stride
+		p, err := c.point(ctx, dir, eo, engine.ModeSparse, c.Best, o)
+		if err != nil {
+			return err
+		}
+		c.Gaps = append(c.Gaps, Gap{eo.Storage.Gap, p.TokPerS, p.Read})
+		if o.Report != nil && n > 0 {
+			done := len(c.Points) + len(c.Gaps) - 1
+			o.Report(p, done, max(total, done))
+		}
+	}
+	best := c.Gaps[0].TokPerS * gapGain
+	for _, g := range c.Gaps[1:] {
+		if g.TokPerS > best {
+			c.Gap, best = g.Bytes, g.TokPerS
+		}
+	}
+	return nil
 }
 
 // spread returns at most n numbers from 1 to hi, both among them, evenly.
