@@ -18,12 +18,15 @@ import (
 func evalCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "eval",
-		Usage: "measure perplexity of a text, or print the log-probability of every token",
+		Usage: "measure perplexity of a text or HellaSwag, or print the log-probability of every token",
 		Description: "Perplexity: the text, its line ends made \\n, is encoded once without special tokens and cut into windows without overlap; every token\n" +
 			"that has another before it in its window is scored. In sparse mode the first token of a window runs through whole\n" +
-			"layers and each later one reads its rows from disk, as in generation.\n\nExamples:\n" +
+			"layers and each later one reads its rows from disk, as in generation.\n\n" +
+			"HellaSwag: an item's endings are scored behind its context and the shots, tokenized together; acc and acc_norm are those of\n" +
+			"lm-evaluation-harness. --exact answers in stream mode too and compares.\n\nExamples:\n" +
+			"  nprun eval -b BUNDLE --hellaswag hellaswag_val.jsonl --shots hellaswag_train.jsonl -n 10 --items 200 --mode sparse --exact\n" +
 			"  nprun eval -b BUNDLE --text wiki.test.raw --window 512 --windows 32\n  nprun eval -b BUNDLE --mode sparse --ids 1,5,7 --json",
-		Flags: append(engineFlags(),
+		Flags: append(append(engineFlags(), hellaSwagFlags()...),
 			&cli.StringFlag{Name: "text", Usage: "`FILE` whose perplexity is measured; - reads stdin"},
 			&cli.IntFlag{Name: "window", Value: 512, Usage: "tokens of a window, at most the context"},
 			&cli.IntFlag{Name: "windows", Usage: "stop after `N` windows; 0 is all"},
@@ -39,13 +42,26 @@ var newlines = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
 func evaluate(c *cli.Context) error {
 	given := 0
-	for _, f := range []string{"text", "ids", "ids-file"} {
+	for _, f := range []string{"text", "ids", "ids-file", "hellaswag"} {
 		if c.IsSet(f) {
 			given++
 		}
 	}
 	if given != 1 {
-		return clix.Usagef("give one of --text, --ids and --ids-file")
+		return clix.Usagef("give one of --text, --hellaswag, --ids and --ids-file")
+	}
+	if c.IsSet("hellaswag") {
+		for _, f := range []string{"window", "windows", "bos"} {
+			if c.IsSet(f) {
+				return clix.Usagef("--%s goes with --text", f)
+			}
+		}
+		return evaluateHellaSwag(c)
+	}
+	for _, f := range []string{"shots", "n", "items", "exact"} {
+		if c.IsSet(f) {
+			return clix.Usagef("--%s goes with --hellaswag", f)
+		}
 	}
 	if c.Int("window") < 2 || c.Int("windows") < 0 {
 		return clix.Usagef("--window %d --windows %d: want at least 2 and 0", c.Int("window"), c.Int("windows"))

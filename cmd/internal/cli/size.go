@@ -76,3 +76,11 @@ func Duration(d time.Duration) string {
 	}
 	return d.String()
 }
+
+// Count writes a number with its noun: "1 layer", "2 layers".
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
