@@ -51,6 +51,57 @@ func load(work string, cfg *checkpoint.Config, t int) (d *data, err error) {
 	return d, nil
 }
 
+// load opens the stages' files.
+func (o Options) load(work string) (*data, error) {
+	if o.Joint {
+		return loadJoint(work, o)
+	}
+	return load(work, o.Config, o.Dim)
+}
+
+// loadJoint is load for the joint vocabularies of the vocab stage, whose windows are some of the capture's.
+func loadJoint(work string, o Options) (d *data, err error) {
+	cfg := o.Config
+	c, err := calib.OpenCapture(filepath.Join(work, "capture"), cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			c.Close()
+		}
+	}()
+	x, err := calib.OpenJointIDs(work, c)
+	if err != nil {
+		return nil, err
+	}
+	d = &data{c: c, shape: shape{h: cfg.Hidden, t: o.Dim, tables: []string{predictor.JointTable}, first: x.First}}
+	if d.shape.k0, d.gate0, err = tableIDs(work, c, 0, 0); err != nil {
+		return nil, err
+	}
+	ws := make([]calib.Window, 0, len(x.Windows))
+	for _, w := range x.Windows {
+		if w.Len > 1 {
+			ws = append(ws, calib.Window{Start: w.Start + 1, Len: w.Len - 1}) // position 0 has no id
+		}
+	}
+	for _, ids := range x.IDs {
+		all, at := make([]uint16, c.Tokens), 0
+		for _, w := range x.Windows {
+			for i := range w.Len {
+				all[w.Start+i] = uint16(ids[at+i])
+			}
+			at += w.Len
+		}
+		d.shape.heads, d.ids = append(d.shape.heads, x.K), append(d.ids, all)
+	}
+	if o.Dim == 0 {
+		d.shape.t = jointDim(cfg, d.shape.k0, len(d.ids), x.K)
+	}
+	d.train, d.held = split(ws)
+	return d, nil
+}
+
 func tableIDs(work string, c *calib.Capture, proj, layer int) (k int, ids []uint16, err error) {
 	t, err := calib.OpenTable(calib.TablePath(filepath.Join(work, "cluster"), proj, layer), c.Neurons, c.Tokens)
 	if err != nil {

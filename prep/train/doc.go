@@ -6,6 +6,8 @@
 //   - adamw.go: the optimizer and the learning rate.
 //   - data.go: batches from the capture and cluster stages' files, and the held-out windows.
 //   - run.go: the stage; state.go: an epoch is a unit that an interrupted run need not do again.
+//   - layout.go: the tensors of the network's file.
+//   - exchange.go: the data set for training elsewhere, and the weights that come back.
 //
 // Shapes are written (rows, columns): B tokens of a batch, H hidden, T the network's width, F = Expand·T, K centroids.
 //

@@ -11,7 +11,23 @@ import (
 // shape is what the network's size follows from.
 type shape struct {
 	h, t, k0 int
-	heads    []int // K of each table: layer 1 gate, layer 1 up, layer 2 gate, ..
+	heads    []int    // K of each table, layer by layer
+	tables   []string // names of a layer's tables; nil: gate and up
+	first    int      // layer of the first head; 0: layer 1
+}
+
+// names are the tables' of a layer.
+func (s shape) names() []string {
+	if s.tables == nil {
+		return predictor.Projections[:]
+	}
+	return s.tables
+}
+
+// head is the name of table c's.
+func (s shape) head(c int) string {
+	n := s.names()
+	return predictor.HeadOf(n[c%len(n)], max(1, s.first)+c/len(n))
 }
 
 func (s shape) inner() int { return predictor.Expand * s.t }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 
 	"neuroprefetcher/format"
 	"neuroprefetcher/format/checkpoint"
@@ -17,6 +18,12 @@ import (
 // File is the stage's output inside Work/train: the bundle's predictor.safetensors.
 const File = "predictor.safetensors"
 
+// The same for the network of the joint vocabularies, a stage of its own.
+const (
+	JointName = "train-joint"
+	JointFile = "joint.safetensors"
+)
+
 // Options of the train stage, which needs the capture and cluster stages' outputs in the same work folder.
 type Options struct {
 	Config *checkpoint.Config
@@ -24,6 +31,16 @@ type Options struct {
 	Epochs int     // 0 = 4
 	Batch  int     // tokens; 0 = 256
 	LR     float64 // highest learning rate; 0 = 2e-3
+
+	Joint bool // the network of the vocab stage's joint vocabularies instead of the paper's
+}
+
+// name of the stage and file that it makes.
+func (o Options) name() (stage, file string) {
+	if o.Joint {
+		return JointName, JointFile
+	}
+	return "train", File
 }
 
 type params struct {
@@ -47,22 +64,76 @@ func Run(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 		return stage.Report{}, err
 	}
 	o.defaults()
-	var inputs []string
-	reads := []string{"capture", "cluster"}
-	for _, name := range reads {
-		outputs, err := e.Outputs(name)
-		if err != nil {
-			return stage.Report{}, err
-		}
-		inputs = append(inputs, calib.Digest(outputs))
+	in, err := inputs(e)
+	if err != nil {
+		return stage.Report{}, err
 	}
 	spec := stage.Spec{
-		Name: "train", Version: 1, Inputs: inputs, Reads: reads,
+		Name: "train", Version: 1, Inputs: in, Reads: reads,
 		Params: params{o.Config.Layers, o.Config.Hidden, o.Dim, o.Epochs, o.Batch, o.LR, e.Seed, ModelParams(o.Config)},
+	}
+	if o.Import != "" {
+		spec.Inputs, spec.Params = append(slices.Clone(in), o.Import), imported{ExchangeVersion}
+		return stage.Run(ctx, e, spec, func(ctx context.Context, dir string, p *stage.Progress) (map[string]any, error) {
+			return bring(ctx, e, o, dataHash(in), dir)
+		})
 	}
 	return stage.Run(ctx, e, spec, func(ctx context.Context, dir string, p *stage.Progress) (map[string]any, error) {
 		return run(ctx, e, o, dir, p)
 	})
+}
+
+// reads are the stages that this one reads.
+var reads = []string{"capture", "cluster"}
+
+// inputs are the digests of their outputs.
+func inputs(e *stage.Env) (in []string, err error) {
+	for _, name := range reads {
+		outputs, err := e.Outputs(name)
+		if err != nil {
+			return nil, err
+		}
+		in = append(in, calib.Digest(outputs))
+	}
+	return in, nil
+}
+
+// imported are the parameters of a run that trains nothing.
+type imported struct{ Import int }
+
+// bring takes weights that were trained elsewhere, and measures them as those trained here are.
+func bring(ctx context.Context, e *stage.Env, o Options, hash, dir string) (map[string]any, error) {
+	d, err := load(e.Work, o.Config, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer d.c.Close()
+	at := &progress{}
+	if at.w, err = d.read(o.Import, hash); err != nil {
+		return nil, err
+	}
+	batch := min(o.Batch, max(len(d.held), 1))
+	if err := fits(e.Memory, d.shape, batch, d.c.Tokens); err != nil {
+		return nil, err
+	}
+	if len(d.held) > 0 {
+		q, err := d.measure(ctx, newBatch(d.shape, e.Pool, batch), at.w)
+		if err != nil {
+			return nil, err
+		}
+		if math.IsNaN(q.Loss) || math.IsInf(q.Loss, 0) {
+			return nil, format.Inputf("%s: the held-out loss is %v", o.Import, q.Loss)
+		}
+		at.History = append(at.History, q)
+	}
+	if err := write(filepath.Join(dir, File), d.shape, at.w); err != nil {
+		return nil, err
+	}
+	v := values(o, d, at)
+	delete(v, "epochs")
+	delete(v, "train_loss")
+	v["imported"] = o.Import
+	return v, nil
 }
 
 // Check refuses what no capture could make right.
@@ -90,12 +161,16 @@ func (o *Options) defaults() {
 }
 
 func run(ctx context.Context, e *stage.Env, o Options, dir string, p *stage.Progress) (map[string]any, error) {
-	d, err := load(e.Work, o.Config, o.Dim)
+	d, err := o.load(e.Work)
 	if err != nil {
 		return nil, err
 	}
 	defer d.c.Close()
+	if len(d.train) == 0 {
+		return nil, format.Hint(format.Inputf("no token to train on: position 0 of a window has no id"), "name more --text files")
+	}
 	s := d.shape
+	name, file := o.name()
 	o.Batch = min(o.Batch, len(d.train))
 	if err := fits(e.Memory, s, o.Batch, d.c.Tokens); err != nil {
 		return nil, err
@@ -109,7 +184,7 @@ func run(ctx context.Context, e *stage.Env, o Options, dir string, p *stage.Prog
 	}
 	b, g := newBatch(s, e.Pool, o.Batch), s.zero()
 	steps := (len(d.train) + o.Batch - 1) / o.Batch
-	p.Start("train", int64(o.Epochs)*int64(len(d.train)), "tokens")
+	p.Start(name, int64(o.Epochs)*int64(len(d.train)), "tokens")
 	p.Add(int64(at.Epoch) * int64(len(d.train)))
 	for at.Epoch < o.Epochs {
 		order := shuffled(d.train, e.Seed, at.Epoch)
@@ -145,7 +220,7 @@ func run(ctx context.Context, e *stage.Env, o Options, dir string, p *stage.Prog
 		}
 	}
 	p.Done()
-	if err := write(filepath.Join(dir, File), s, at.w); err != nil {
+	if err := write(filepath.Join(dir, file), s, at.w); err != nil {
 		return nil, err
 	}
 	return values(o, d, at), nil
@@ -173,7 +248,8 @@ func shuffled(tokens []int32, seed uint64, epoch int) []int32 {
 
 // measure runs the held-out windows.
 func (d *data) measure(ctx context.Context, b *batch, w *weights) (quality, error) {
-	tables, layers := len(d.ids), len(d.ids)/2
+	tables, per := len(d.ids), len(d.shape.names())
+	layers := tables / per
 	b.ranked = true
 	defer func() { b.ranked = false }()
 	q := quality{Layers1: make([]float64, layers), Layers5: make([]float64, layers)}
@@ -186,7 +262,7 @@ func (d *data) measure(ctx context.Context, b *batch, w *weights) (quality, erro
 		b.forward(w)
 		q.Loss += b.meanLoss() * float64(len(tokens))
 		for i, r := range b.rank[:len(tokens)*tables] {
-			l := i % tables / 2
+			l := i % tables / per
 			if r < 1 {
 				q.Layers1[l]++
 			}
@@ -198,8 +274,8 @@ func (d *data) measure(ctx context.Context, b *batch, w *weights) (quality, erro
 	n := float64(len(d.held))
 	q.Loss /= n
 	for l := range layers {
-		q.Layers1[l] /= 2 * n
-		q.Layers5[l] /= 2 * n
+		q.Layers1[l] /= float64(per) * n
+		q.Layers5[l] /= float64(per) * n
 		q.Top1 += q.Layers1[l] / float64(layers)
 		q.Top5 += q.Layers5[l] / float64(layers)
 	}

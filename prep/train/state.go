@@ -8,7 +8,6 @@ import (
 	"neuroprefetcher/format/tensors"
 	"neuroprefetcher/kernels"
 	"neuroprefetcher/prep/calib"
-	"neuroprefetcher/runtime/predictor"
 )
 
 // stateFile holds what the next epoch needs; the leading dot keeps it out of the stage's outputs.
@@ -71,36 +70,19 @@ func resume(dir string, s shape) (*progress, error) {
 // write writes the network as predictor.safetensors: matrices in float16, norms and biases in float32.
 func write(path string, s shape, w *weights) error {
 	var entries []tensors.Entry
-	var failed error
-	half := func(name string, x []float32, shape ...int) {
-		h := make([]uint16, len(x))
-		kernels.F32ToF16(h, x)
+	for _, t := range s.layout(w) {
+		if !t.half() {
+			entries = append(entries, tensors.F32Entry(t.name, t.shape, t.data))
+			continue
+		}
+		h := make([]uint16, len(t.data))
+		kernels.F32ToF16(h, t.data)
 		for i, b := range h {
-			if b&0x7c00 == 0x7c00 && failed == nil {
-				failed = format.Inputf("training diverged: tensor %s holds %v, more than float16 can: lower --lr", name, x[i])
+			if b&0x7c00 == 0x7c00 {
+				return format.Inputf("training diverged: tensor %s holds %v, more than float16 can: lower --lr", t.name, t.data[i])
 			}
 		}
-		entries = append(entries, tensors.F16Entry(name, shape, h))
-	}
-	for j := range w.proj {
-		half(predictor.ProjName(j), w.proj[j], s.t, s.h)
-	}
-	half(predictor.Gate0Name, w.gate0, s.k0, s.t)
-	for i := range w.norm {
-		entries = append(entries, tensors.F32Entry(predictor.BlockNormName(i), []int{s.t}, w.norm[i]))
-		half(predictor.BlockW1Name(i), w.w1[i], s.inner(), s.t)
-		half(predictor.BlockW2Name(i), w.w2[i], s.t, s.inner())
-	}
-	entries = append(entries, tensors.F32Entry(predictor.FinalName, []int{s.t}, w.final))
-	at := 0
-	for c, k := range s.heads {
-		p, l := c%2, 1+c/2
-		half(predictor.HeadName(p, l), w.heads[at*s.t:(at+k)*s.t], k, s.t)
-		entries = append(entries, tensors.F32Entry(predictor.BiasName(p, l), []int{k}, w.bias[at:at+k]))
-		at += k
-	}
-	if failed != nil {
-		return failed
+		entries = append(entries, tensors.F16Entry(t.name, t.shape, h))
 	}
 	return tensors.Write(path, entries, nil)
 }

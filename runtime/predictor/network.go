@@ -36,12 +36,12 @@ func ProjName(j int) string      { return "proj." + FeatureNames[j] }           
 func BlockNormName(i int) string { return fmt.Sprintf("block.%d.norm", i) }         // (T)
 func BlockW1Name(i int) string   { return fmt.Sprintf("block.%d.w1", i) }           // (Expand·T, T)
 func BlockW2Name(i int) string   { return fmt.Sprintf("block.%d.w2", i) }           // (T, Expand·T)
-func HeadName(p, l int) string   { return headOf(Projections[p], l) }               // (K, T)
+func HeadName(p, l int) string   { return HeadOf(Projections[p], l) }               // (K, T)
 func BiasName(p, l int) string   { return HeadName(p, l) + ".bias" }                // (K)
 func TableName(p, l int) string  { return fmt.Sprintf("%s.%d", Projections[p], l) } // table of projection p, layer l
 
-// headOf is the head of a table of any name.
-func headOf(table string, l int) string { return fmt.Sprintf("head.%s.%d", table, l) }
+// HeadOf is the head of a table of any name.
+func HeadOf(table string, l int) string { return fmt.Sprintf("head.%s.%d", table, l) }
 
 const (
 	Gate0Name = "gate0.embedding" // (K of layer 0's gate table, T)

@@ -117,7 +117,7 @@ func loadNetwork(path string, cfg *checkpoint.Config, firstLayer int, tables []s
 	for l := p.First; l < cfg.Layers; l++ {
 		for _, table := range tables {
 			var h head
-			name := headOf(table, l)
+			name := HeadOf(table, l)
 			if h.k, err = rows2(f, name, "F16", p.t, MaxCentroids); err != nil {
 				return nil, err
 			}
@@ -137,7 +137,7 @@ func loadNetwork(path string, cfg *checkpoint.Config, firstLayer int, tables []s
 // namedFrom refuses a first layer before those that the file has heads of.
 func namedFrom(f *tensors.File, table string, first, layers int) error {
 	for l := first; l < layers; l++ {
-		if _, ok := f.Info(headOf(table, l)); ok {
+		if _, ok := f.Info(HeadOf(table, l)); ok {
 			if l > first {
 				return format.Hint(format.Inputf("%s names the neurons of layers from %d on, not those of layer %d", f.Path(), l, first),
 					fmt.Sprintf("use --dense-layers %d or more, another --selector, or prepare the bundle for fewer dense layers", l))
