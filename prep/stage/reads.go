@@ -43,6 +43,14 @@ func (e *Env) sound(ctx context.Context, reads []string, p *Progress) (map[strin
 	return out, nil
 }
 
+// Sound refuses stages whose outputs are not the bytes that they made, or that were made from others than are there.
+func (e *Env) Sound(ctx context.Context, stages ...string) error {
+	p := newProgress(e, "checking")
+	defer p.Done()
+	_, err := e.sound(ctx, stages, p)
+	return err
+}
+
 // MadeFrom refuses a finished stage that did not have all these files' content among its inputs.
 func (e *Env) MadeFrom(ctx context.Context, stage string, files ...string) error {
 	rec := readRecord(filepath.Join(e.Work, stage))

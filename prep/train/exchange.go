@@ -37,27 +37,28 @@ const (
 
 // Config is the content of ConfigFile: the network's shape and how it is to be trained.
 type Config struct {
-	Version int     `json:"version"`
-	Data    string  `json:"data"` // hash of what the data set was made from
-	Tokens  int     `json:"tokens"`
-	Layers  int     `json:"layers"`
-	Hidden  int     `json:"hidden"`
-	Dim     int     `json:"dim"`
-	Gate0   int     `json:"gate0"` // centroids of layer 0's gate
-	Heads   []int   `json:"heads"` // centroids of each table: layer 1 gate, layer 1 up, layer 2 gate, ..
-	Blocks  int     `json:"blocks"`
-	Expand  int     `json:"expand"`
-	Eps     float64 `json:"eps"`
-	Epochs  int     `json:"epochs"`
-	Batch   int     `json:"batch"`
-	LR      float64 `json:"lr"`
-	Beta1   float64 `json:"beta1"`
-	Beta2   float64 `json:"beta2"`
-	AdamEps float64 `json:"adam_eps"`
-	Decay   float64 `json:"decay"`
-	Warmup  float64 `json:"warmup"`
-	Lowest  float64 `json:"lowest"`
-	Seed    uint64  `json:"seed"`
+	Version int      `json:"version"`
+	Data    string   `json:"data"` // hash of what the data set was made from
+	Tokens  int      `json:"tokens"`
+	Layers  int      `json:"layers"`
+	Hidden  int      `json:"hidden"`
+	Dim     int      `json:"dim"`
+	Gate0   int      `json:"gate0"` // centroids of layer 0's gate
+	Heads   []int    `json:"heads"` // centroids of each table, layer by layer
+	Names   []string `json:"names"` // of their tensors
+	Blocks  int      `json:"blocks"`
+	Expand  int      `json:"expand"`
+	Eps     float64  `json:"eps"`
+	Epochs  int      `json:"epochs"`
+	Batch   int      `json:"batch"`
+	LR      float64  `json:"lr"`
+	Beta1   float64  `json:"beta1"`
+	Beta2   float64  `json:"beta2"`
+	AdamEps float64  `json:"adam_eps"`
+	Decay   float64  `json:"decay"`
+	Warmup  float64  `json:"warmup"`
+	Lowest  float64  `json:"lowest"`
+	Seed    uint64   `json:"seed"`
 }
 
 // dataHash tells data sets apart.
@@ -80,14 +81,14 @@ func Export(ctx context.Context, e *stage.Env, o Options, dir string) (map[strin
 		return nil, err
 	}
 	defer e.Unlock()
-	if err := e.Sound(ctx, reads...); err != nil {
+	if err := e.Sound(ctx, o.reads()...); err != nil {
 		return nil, err
 	}
-	in, err := inputs(e)
+	in, err := o.inputs(e)
 	if err != nil {
 		return nil, err
 	}
-	d, err := load(e.Work, o.Config, o.Dim)
+	d, err := o.load(e.Work)
 	if err != nil {
 		return nil, err
 	}
@@ -102,6 +103,9 @@ func Export(ctx context.Context, e *stage.Env, o Options, dir string) (map[strin
 	bytes := 8*int64(tokens)*int64(s.h) + 4*int64(tokens)*int64(len(s.heads)+2)
 	if err := format.CheckSpace(dir, bytes); err != nil {
 		return nil, err
+	}
+	for c := range s.heads {
+		cfg.Names = append(cfg.Names, s.head(c))
 	}
 	p := stage.NewProgress(e, "export")
 	defer p.Done()
@@ -187,8 +191,11 @@ func (d *data) read(path, data string) (*weights, error) {
 		return nil, format.Inputf("%s: tensor %s is missing or not a matrix of at most %d rows", path, predictor.ProjName(0), predictor.MaxDim)
 	}
 	d.shape.t = in.Shape[0]
-	// The shapes are held against the file before anything of their size is made.
-	all := d.shape.layout(d.shape.over(nil))
+	if st, err := os.Stat(path); err != nil || int64(d.shape.count()) > st.Size()/2 { // before anything of that size is made
+		return nil, format.Inputf("%s: too short for a predictor of width %d: it has %d weights", path, d.shape.t, d.shape.count())
+	}
+	w := d.shape.zero()
+	all := d.shape.layout(w)
 	for _, t := range all {
 		dtype := "F32"
 		if t.half() {
@@ -201,8 +208,7 @@ func (d *data) read(path, data string) (*weights, error) {
 	if n := len(f.Names()); n != len(all) {
 		return nil, format.Inputf("%s: %d tensors, the predictor has %d", path, n, len(all))
 	}
-	w := d.shape.zero()
-	for _, t := range d.shape.layout(w) {
+	for _, t := range all {
 		if t.half() {
 			v, err := f.F16(t.name)
 			if err != nil {

@@ -28,9 +28,8 @@ func (s shape) layout(w *weights) (all []tensor) {
 	add(predictor.FinalName, w.final, s.t)
 	at := 0
 	for c, k := range s.heads {
-		p, l := c%2, 1+c/2
-		add(predictor.HeadName(p, l), w.heads[at*s.t:(at+k)*s.t], k, s.t)
-		add(predictor.BiasName(p, l), w.bias[at:at+k], k)
+		add(s.head(c), w.heads[at*s.t:(at+k)*s.t], k, s.t)
+		add(s.head(c)+".bias", w.bias[at:at+k], k)
 		at += k
 	}
 	return all

@@ -32,7 +32,28 @@ type Options struct {
 	Batch  int     // tokens; 0 = 256
 	LR     float64 // highest learning rate; 0 = 2e-3
 
-	Joint bool // the network of the vocab stage's joint vocabularies instead of the paper's
+	Joint  bool   // the network of the vocab stage's joint vocabularies instead of the paper's
+	Import string // file of weights that were trained elsewhere: nothing is trained here
+}
+
+// reads are the stages that this one reads.
+func (o Options) reads() []string {
+	if o.Joint {
+		return []string{"capture", "cluster", calib.VocabName}
+	}
+	return []string{"capture", "cluster"}
+}
+
+// inputs are the digests of their outputs.
+func (o Options) inputs(e *stage.Env) (in []string, err error) {
+	for _, name := range o.reads() {
+		outputs, err := e.Outputs(name)
+		if err != nil {
+			return nil, err
+		}
+		in = append(in, calib.Digest(outputs))
+	}
+	return in, nil
 }
 
 // name of the stage and file that it makes.
@@ -64,12 +85,13 @@ func Run(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 		return stage.Report{}, err
 	}
 	o.defaults()
-	in, err := inputs(e)
+	in, err := o.inputs(e)
 	if err != nil {
 		return stage.Report{}, err
 	}
+	name, _ := o.name()
 	spec := stage.Spec{
-		Name: "train", Version: 1, Inputs: in, Reads: reads,
+		Name: name, Version: 1, Inputs: in, Reads: o.reads(),
 		Params: params{o.Config.Layers, o.Config.Hidden, o.Dim, o.Epochs, o.Batch, o.LR, e.Seed, ModelParams(o.Config)},
 	}
 	if o.Import != "" {
@@ -83,27 +105,13 @@ func Run(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 	})
 }
 
-// reads are the stages that this one reads.
-var reads = []string{"capture", "cluster"}
-
-// inputs are the digests of their outputs.
-func inputs(e *stage.Env) (in []string, err error) {
-	for _, name := range reads {
-		outputs, err := e.Outputs(name)
-		if err != nil {
-			return nil, err
-		}
-		in = append(in, calib.Digest(outputs))
-	}
-	return in, nil
-}
-
 // imported are the parameters of a run that trains nothing.
 type imported struct{ Import int }
 
 // bring takes weights that were trained elsewhere, and measures them as those trained here are.
 func bring(ctx context.Context, e *stage.Env, o Options, hash, dir string) (map[string]any, error) {
-	d, err := load(e.Work, o.Config, 0)
+	o.Dim = 0 // the file's
+	d, err := o.load(e.Work)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +134,8 @@ func bring(ctx context.Context, e *stage.Env, o Options, hash, dir string) (map[
 		}
 		at.History = append(at.History, q)
 	}
-	if err := write(filepath.Join(dir, File), d.shape, at.w); err != nil {
+	_, file := o.name()
+	if err := write(filepath.Join(dir, file), d.shape, at.w); err != nil {
 		return nil, err
 	}
 	v := values(o, d, at)
