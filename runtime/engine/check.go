@@ -1,7 +1,5 @@
 package engine
 
-import "slices"
-
 // checkRows checks the rows of a layer that arrived, on all threads: what does not match its checksum is not done.
 func (e *Engine) checkRows(s *sparseLayer) {
 	if e.runCheck == nil {
@@ -17,17 +15,6 @@ func (e *Engine) checkRange(lo, hi int) {
 	for i := lo; i < hi; i++ {
 		if done[i] && e.checkRecord(s.layer, int(s.delta.In[i]), s.items[i].Dst) != nil {
 			done[i] = false
-		}
-	}
-}
-
-// checkActive checks those of the layer's active neurons [lo, hi) whose rows have just been read.
-func (e *Engine) checkActive(s *sparseLayer, lo, hi int) {
-	in := s.delta.In // ascending, as active is
-	i, _ := slices.BinarySearch(in, s.active[lo])
-	for ; i < len(in) && in[i] <= s.active[hi-1]; i++ {
-		if e.checkRecord(s.layer, int(in[i]), s.items[i].Dst) != nil {
-			s.batch.Done[i] = false
 		}
 	}
 }

@@ -25,9 +25,8 @@ type sparseLayer struct {
 	delta   resident.Delta
 	batch   storage.Batch
 	items   []storage.Item
-	off     []int            // (K_max) where the records of active begin in mem
-	sent    bool             // batch submitted and not yet waited for
-	check   func(lo, hi int) // checkActive for this layer
+	off     []int // (K_max) where the records of active begin in mem
+	sent    bool  // batch submitted and not yet waited for
 }
 
 func (e *Engine) newSparseLayer(layer, kMax int, slots []byte) *sparseLayer {
@@ -35,7 +34,6 @@ func (e *Engine) newSparseLayer(layer, kMax int, slots []byte) *sparseLayer {
 		slotMap: resident.NewMap(e.geometry.Neurons, kMax),
 		pins:    e.selector.Pins(layer), active: make([]int32, kMax), items: make([]storage.Item, kMax), off: make([]int, kMax)}
 	s.batch.Done, s.batch.InPlace = make([]bool, kMax), true
-	s.check = func(lo, hi int) { e.checkActive(s, lo, hi) }
 	return s
 }
 
@@ -68,7 +66,9 @@ func (e *Engine) finish(s *sparseLayer) error {
 	}
 	e.checkRows(s)
 	if i := slices.Index(done, false); err == nil && i >= 0 {
-		err = e.damage(s, i)
+		if err = e.checkRecord(s.layer, int(s.delta.In[i]), s.items[i].Dst); err == nil {
+			err = format.Corruptf("layer %d, neuron %d: changed while it was checked", s.layer, s.delta.In[i])
+		}
 	}
 	if err != nil {
 		for i, slot := range s.delta.Slots {
@@ -78,44 +78,14 @@ func (e *Engine) finish(s *sparseLayer) error {
 		}
 	}
 	s.slotMap.Commit(&s.delta, done)
-	return err
-}
-
-// sparseMLP waits for the layer's rows and computes it. A row is checked by the thread that is about to compute with it, which
-// then finds it in its cache; when one is damaged the output is not used, and the rows that are not good leave the slot map.
-func (e *Engine) sparseMLP(s *sparseLayer) error {
-	t := time.Now()
-	err := e.reader.Wait(&s.batch)
-	e.ioWait += time.Since(t)
 	if err != nil {
-		return e.finish(s)
+		return err
 	}
-	s.sent = false
-	s.slotMap.Commit(&s.delta, nil)
 	stride := e.geometry.Stride / 2
 	for i, n := range s.active {
 		s.off[i] = int(s.slotMap.Slot(n)) * stride
 	}
-	e.step1.MLPRowsChecked(s.mem, s.off, s.check)
-	done := s.batch.Done[:len(s.delta.In)]
-	if !slices.Contains(done, false) {
-		return nil
-	}
-	for i, n := range s.delta.In {
-		if !done[i] {
-			s.slotMap.Drop(n)
-		}
-	}
-	i := slices.Index(done, false)
-	return e.damage(s, i)
-}
-
-// damage says what is wrong with row i of the layer's delta, which was found not to match its checksum.
-func (e *Engine) damage(s *sparseLayer, i int) error {
-	if err := e.checkRecord(s.layer, int(s.delta.In[i]), s.items[i].Dst); err != nil {
-		return err
-	}
-	return format.Corruptf("layer %d, neuron %d: changed while it was checked", s.layer, s.delta.In[i])
+	return nil
 }
 
 // drain waits for every submitted read, so that buffers and maps are at rest after a cancelled or failed token.

@@ -84,11 +84,12 @@ func (e *Engine) step(ctx context.Context, id int32) error {
 			}
 		case e.sparse[l] != nil:
 			sl := e.sparse[l]
-			if err := e.sparseMLP(sl); err != nil {
+			if err := e.finish(sl); err != nil {
 				return err
 			}
 			e.stats.Needed += int64(len(sl.active))
 			e.stats.Read += int64(len(sl.delta.In))
+			s.MLPRows(sl.mem, sl.off)
 			s.EndMLP(e.x)
 		default:
 			if err := e.streamStep(ctx, l); err != nil {
