@@ -230,6 +230,7 @@ func TestVectorsAllocateNothing(t *testing.T) {
 		h, counts, mask := benchF16(3*n*7), make([]uint64, 32768), make([]uint64, (n+63)/64)
 		off := []int{0, 3 * n, 6 * n, 9 * n, 12 * n}
 		g, u, d := make([]float32, 5), make([]float32, 5), make([]int32, 3)
+		q8 := NewQ8(576)
 		got := testing.AllocsPerRun(10, func() {
 			DotF16(x, h[:n])
 			DotF32(x, y)
@@ -237,6 +238,8 @@ func TestVectorsAllocateNothing(t *testing.T) {
 			AxpyF32(y, 1, x)
 			Add(y, x)
 			GemvF16(g, x, h, n)
+			q8.Set(x[:576])
+			GemvQ4I8(g[:1], q8, U16Bytes(h)[:288], h[:18])
 			GateUpRows(g, u, x, h, off)
 			DownRows(y, g, h, off, n, 1, n)
 			ScoresF16(g, x, h, n, 1)

@@ -35,3 +35,8 @@
 #define SXTL16(d, n) WORD $(0x0F10A400 | (n)<<5 | (d))
 #define SXTL16H(d, n) WORD $(0x4F10A400 | (n)<<5 | (d))
 #define SCVTF4(d, n) WORD $(0x4E21D800 | (n)<<5 | (d))
+
+// Products of signed bytes, lower or upper half: .8H ← .16B·.16B. And sums of pairs: .4S ← .8H.
+#define SMULL8(d, n, m) WORD $(0x0E20C000 | (m)<<16 | (n)<<5 | (d))
+#define SMULL8H(d, n, m) WORD $(0x4E20C000 | (m)<<16 | (n)<<5 | (d))
+#define SADDLP4(d, n) WORD $(0x4E602800 | (n)<<5 | (d))

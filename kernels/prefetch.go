@@ -15,6 +15,9 @@ const (
 	// aheadElems is the least that should lie between the rows in work and
 	// those asked for, in elements of all of them.
 	aheadElems = 2048
+	// longRow is from how many elements on four rows at a time read as fast as
+	// eight, or faster, where gate and up lie next to each other.
+	longRow = 2048
 )
 
 // split is the element of an n element row up to which the loop over four rows
