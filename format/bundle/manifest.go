@@ -21,6 +21,9 @@ const (
 	MemberCentroids = "centroids"
 	MemberPredictor = "predictor.safetensors"
 	MemberLookahead = "lookahead.safetensors"
+	MemberPaperRows = "paper-rows.safetensors"
+	MemberJoint     = "joint.safetensors"
+	MemberJointRows = "joint-rows.safetensors"
 	MemberRows      = "rows.np"
 	MemberRowsCRC   = "rows.crc"
 
@@ -31,15 +34,35 @@ const (
 // members says which members this version knows, which every bundle needs, and which are marked optional when written.
 var members = map[string]struct{ required, optional bool }{
 	MemberConfig: {required: true}, MemberTokenizer: {required: true}, MemberTemplate: {}, MemberTokenizerConfig: {}, MemberGenerationConfig: {},
-	MemberResident: {required: true}, MemberCentroids: {}, MemberPredictor: {}, MemberLookahead: {optional: true}, MemberRows: {required: true}, MemberRowsCRC: {},
+	MemberResident: {required: true}, MemberCentroids: {}, MemberPredictor: {}, MemberLookahead: {optional: true},
+	MemberPaperRows: {optional: true}, MemberJoint: {optional: true}, MemberJointRows: {optional: true}, MemberRows: {required: true}, MemberRowsCRC: {},
 }
 
 // The selectors this version knows how to set up from a bundle.
 const (
 	SelectorLookahead = "lookahead"
 	SelectorPaper     = "paper"
+	SelectorPaperPlus = "paper+"
+	SelectorCentroid  = "centroid"
 	SelectorStatic    = "static"
 )
+
+// SelectorMembers are the members that a selector works with; nil for one that this version does not know.
+func SelectorMembers(selector string) []string {
+	switch selector {
+	case SelectorLookahead:
+		return []string{MemberLookahead, MemberCentroids}
+	case SelectorPaper:
+		return []string{MemberPredictor, MemberCentroids}
+	case SelectorPaperPlus:
+		return []string{MemberPredictor, MemberPaperRows, MemberCentroids}
+	case SelectorCentroid:
+		return []string{MemberJoint, MemberJointRows, MemberCentroids}
+	case SelectorStatic:
+		return []string{MemberCentroids}
+	}
+	return nil
+}
 
 // Format is the manifest's version block. Required names features a reader must understand to run the bundle;
 // one that it does not know is refused by name.
@@ -54,7 +77,7 @@ type Sparse struct {
 	KMax             int      `json:"k_max"`                      // neurons a sparse layer computes
 	Sparsity         float64  `json:"sparsity"`                   // 1 − KMax/M
 	Centroids        int      `json:"centroids"`                  // K, centroids per layer and projection at most
-	Selectors        []string `json:"selectors"`                  // "lookahead", "paper", "static"; the first is the default
+	Selectors        []string `json:"selectors"`                  // "lookahead", "paper", "paper+", "centroid", "static"; the first is the default
 	TokenDensity     float64  `json:"token_density"`              // share of a token's neurons above threshold, wanted
 	CentroidDensity  float64  `json:"centroid_density"`           // share of neurons in a pruned centroid
 	MeanIntersection float64  `json:"mean_intersection"`          // mean size of gate ∩ up over calibration tokens, in neurons
@@ -232,9 +255,8 @@ func (m *Manifest) checkSparse(bad func(string, ...any) error) error {
 	case !unit(s.Sparsity) || !unit(s.TokenDensity) || !unit(s.CentroidDensity) || !(s.MeanIntersection >= 0 && s.MeanIntersection <= float64(m.Rows.Neurons)):
 		return bad("sparse: a density is outside 0..1")
 	}
-	need := map[string][]string{SelectorLookahead: {MemberCentroids, MemberLookahead}, SelectorPaper: {MemberCentroids, MemberPredictor}, SelectorStatic: {MemberCentroids}}
 	for _, sel := range s.Selectors {
-		for _, member := range need[sel] {
+		for _, member := range SelectorMembers(sel) {
 			if _, ok := m.Member(member); !ok {
 				return bad("sparse: selector %q needs the member %q", sel, member)
 			}

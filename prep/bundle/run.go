@@ -20,6 +20,7 @@ import (
 	"neuroprefetcher/prep/repack"
 	"neuroprefetcher/prep/stage"
 	"neuroprefetcher/prep/train"
+	"neuroprefetcher/prep/vocab"
 )
 
 // Name of the stage and of its folder.
@@ -38,6 +39,25 @@ type Options struct {
 	KMax       int     // neurons of a sparse layer; 0: from Sparsity
 	Sparsity   float64 // 1 − K_max/M; used when KMax is 0
 	Tool       string  // program and version, for the manifest
+
+	// Selectors that the bundle has, the default first; nil: DefaultSelectors, `lookahead` only if there are factors.
+	Selectors []string
+}
+
+// DefaultSelectors are a bundle's where none are named.
+var DefaultSelectors = []string{bundle.SelectorLookahead, bundle.SelectorPaper, bundle.SelectorStatic}
+
+// CheckSelectors refuses unknown names and repetitions.
+func CheckSelectors(names []string) error {
+	for i, n := range names {
+		switch {
+		case bundle.SelectorMembers(n) == nil:
+			return format.Inputf("selector %.40q is not known: there are lookahead, paper, paper+, centroid and static", n)
+		case slices.Contains(names[:i], n):
+			return format.Inputf("selector %s is named twice", n)
+		}
+	}
+	return nil
 }
 
 // ResolveKMax gives K_max for a model with that many neurons a layer, from the wanted K_max or sparsity.
@@ -76,6 +96,17 @@ type assembler struct {
 	rows map[string]string // outputs of repack → SHA-256
 	pred map[string]string // outputs of train → SHA-256; nil if dense
 	look map[string]string // outputs of regress → SHA-256; nil if dense or not run
+
+	vocab, joint map[string]string // of vocab and of its network's training; nil unless a selector needs them
+}
+
+// wants tells whether one of the selectors is to be in the bundle.
+func (a *assembler) wants(selectors ...string) bool {
+	names := a.o.Selectors
+	if names == nil {
+		names = DefaultSelectors
+	}
+	return slices.ContainsFunc(selectors, func(s string) bool { return slices.Contains(names, s) })
 }
 
 // spec says what the bundle depends on.
@@ -97,27 +128,47 @@ func (a *assembler) spec() (stage.Spec, error) {
 			}
 			s.Inputs = append(s.Inputs, hashes(out)...)
 		}
-		if a.pred, err = a.e.Outputs("train"); err != nil {
+		if err := CheckSelectors(a.o.Selectors); err != nil {
 			return s, err
 		}
-		s.Inputs = append(s.Inputs, hashes(a.pred)...)
-		if a.look, err = a.e.Outputs(regress.Name); err != nil {
-			// the stage may be left out, but one that was begun or damaged is no reason to leave its selector out
-			if _, serr := os.Stat(a.stagePath(regress.Name, "")); serr == nil {
+		s.Reads = append(s.Reads, "capture", "cluster")
+		for _, x := range []struct {
+			stage   string
+			outputs *map[string]string
+			wanted  bool
+		}{
+			{"train", &a.pred, a.wants(bundle.SelectorPaper, bundle.SelectorPaperPlus)},
+			{vocab.Name, &a.vocab, a.wants(bundle.SelectorPaperPlus, bundle.SelectorCentroid)},
+			{train.JointName, &a.joint, a.wants(bundle.SelectorCentroid)},
+		} {
+			if !x.wanted {
+				continue
+			}
+			if *x.outputs, err = a.e.Outputs(x.stage); err != nil {
 				return s, err
 			}
-			a.look = nil
-		} else {
-			s.Reads = append(s.Reads, regress.Name)
+			s.Inputs = append(s.Inputs, hashes(*x.outputs)...)
+			s.Reads = append(s.Reads, x.stage)
+		}
+		if a.wants(bundle.SelectorLookahead) {
+			if a.look, err = a.e.Outputs(regress.Name); err == nil {
+				s.Reads = append(s.Reads, regress.Name)
+			} else if _, serr := os.Stat(a.stagePath(regress.Name, "")); serr == nil || a.o.Selectors != nil {
+				// the stage may be left out, but one that was begun or damaged is no reason to leave its selector out
+				return s, err
+			}
 		}
 		s.Inputs = append(s.Inputs, hashes(a.look)...)
-		s.Reads = append(s.Reads, "capture", "cluster", "train")
 	}
 	out, err := filepath.Abs(a.o.Out)
 	if err != nil {
 		return s, format.IOf("%w", err)
 	}
-	s.Params = map[string]any{"out": out, "dense": a.o.Dense, "k_max": a.kMax, "tool": a.o.Tool, "model": a.o.Checkpoint.Config}
+	params := map[string]any{"out": out, "dense": a.o.Dense, "k_max": a.kMax, "tool": a.o.Tool, "model": a.o.Checkpoint.Config}
+	if a.o.Selectors != nil {
+		params["selectors"] = a.o.Selectors
+	}
+	s.Params = params
 	return s, nil
 }
 
@@ -248,8 +299,10 @@ func (a *assembler) links(ctx context.Context, dir string, m *bundle.Manifest) (
 	if a.o.Dense {
 		return out, nil
 	}
-	if err := add(bundle.MemberPredictor, "train", train.File, a.pred); err != nil {
-		return nil, err
+	if a.pred != nil {
+		if err := add(bundle.MemberPredictor, "train", train.File, a.pred); err != nil {
+			return nil, err
+		}
 	}
 	path := filepath.Join(dir, bundle.MemberCentroids)
 	r, err := cluster.Prune(ctx, a.e.Work, a.o.Checkpoint.Config, a.kMax, path)
@@ -257,18 +310,41 @@ func (a *assembler) links(ctx context.Context, dir string, m *bundle.Manifest) (
 		return nil, err
 	}
 	out = append(out, linked{bundle.MemberCentroids, path, ""})
-	selectors := []string{bundle.SelectorPaper, bundle.SelectorStatic}
-	if a.look != nil {
-		if err := add(bundle.MemberLookahead, regress.Name, regress.File, a.look); err != nil {
+	for _, x := range []struct {
+		wanted              bool
+		member, stage, file string
+		outputs             map[string]string
+	}{
+		{a.look != nil, bundle.MemberLookahead, regress.Name, regress.File, a.look},
+		{a.wants(bundle.SelectorPaperPlus), bundle.MemberPaperRows, vocab.Name, vocab.PaperFile, a.vocab},
+		{a.wants(bundle.SelectorCentroid), bundle.MemberJointRows, vocab.Name, vocab.JointFile, a.vocab},
+		{a.wants(bundle.SelectorCentroid), bundle.MemberJoint, train.JointName, train.JointFile, a.joint},
+	} {
+		if !x.wanted {
+			continue
+		}
+		if x.outputs[x.file] == "" {
+			return nil, format.Hint(format.Inputf("stage %s has not made %s", x.stage, x.file), "run npprep "+x.stage+" again with the same --selectors")
+		}
+		if err := add(x.member, x.stage, x.file, x.outputs); err != nil {
 			return nil, err
 		}
-		selectors = append([]string{bundle.SelectorLookahead}, selectors...)
+	}
+	selectors := a.o.Selectors
+	if selectors == nil {
+		selectors = slices.DeleteFunc(slices.Clone(DefaultSelectors), func(s string) bool { return s == bundle.SelectorLookahead && a.look == nil })
 	}
 	m.Sparse = &bundle.Sparse{
 		KMax: a.kMax, Sparsity: 1 - float64(a.kMax)/float64(m.Rows.Neurons), Centroids: r.Centroids,
 		Selectors:    selectors,
 		TokenDensity: r.TokenDensity, CentroidDensity: r.CentroidDensity, MeanIntersection: r.MeanIntersection,
-		DefaultDense: regress.DefaultDense(m.Rows.Layers), PredictorDim: int(a.number("train", "dim")),
+		DefaultDense: regress.DefaultDense(m.Rows.Layers),
+	}
+	if a.pred != nil {
+		m.Sparse.PredictorDim = int(a.number("train", "dim"))
+	}
+	if a.vocab != nil {
+		m.Sparse.DefaultDense = int(a.number(vocab.Name, "dense"))
 	}
 	if a.look != nil {
 		m.Sparse.DefaultDense = int(a.number(regress.Name, "dense"))

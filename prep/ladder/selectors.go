@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"neuroprefetcher/format"
 	"neuroprefetcher/format/bundle"
 	"neuroprefetcher/kernels"
 	"neuroprefetcher/runtime/predictor"
@@ -21,44 +20,17 @@ type selector struct {
 
 // loadSelector reads a selector of the bundle for layers from first on.
 func loadSelector(ctx context.Context, b *bundle.Bundle, name string, first int) (*selector, error) {
-	c := &b.Manifest.Model
-	members := []string{bundle.MemberCentroids}
-	var s predictor.Selector
-	var err error
-	switch name {
-	case bundle.SelectorStatic:
-		s, err = predictor.LoadStatic(b.Path(bundle.MemberCentroids), c, first)
-	case bundle.SelectorLookahead:
-		members = append(members, bundle.MemberLookahead)
-		s, err = predictor.LoadLookahead(b.Path(bundle.MemberLookahead), b.Path(bundle.MemberCentroids), c, first)
-	case bundle.SelectorPaper:
-		members = append(members, bundle.MemberPredictor)
-		s, err = loadPaper(b, first)
-	default:
-		return nil, format.Inputf("%s: selector %s is not known to this version", b.Dir, name)
-	}
+	s, err := predictor.Open(b, name, first)
 	if err != nil {
 		return nil, err
 	}
-	for _, m := range members {
+	for _, m := range bundle.SelectorMembers(name) {
 		if err := b.VerifyMember(ctx, m); err != nil {
 			return nil, err
 		}
 	}
-	return wrapSelector(s, c.Layers, c.Hidden), nil
-}
-
-func loadPaper(b *bundle.Bundle, first int) (predictor.Selector, error) {
 	c := &b.Manifest.Model
-	centroids, err := predictor.LoadCentroids(b.Path(bundle.MemberCentroids), c, first)
-	if err != nil {
-		return nil, err
-	}
-	p, err := predictor.LoadPredictor(b.Path(bundle.MemberPredictor), c, first)
-	if err != nil {
-		return nil, err
-	}
-	return predictor.NewPaper(p, centroids)
+	return wrapSelector(s, c.Layers, c.Hidden), nil
 }
 
 // wrapSelector finds out what a selector can do.

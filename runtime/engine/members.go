@@ -16,13 +16,7 @@ func (e *Engine) usedMembers() []string {
 	if e.Plan.Mode != ModeSparse {
 		return names
 	}
-	switch e.opts.Selector {
-	case bundle.SelectorPaper:
-		names = append(names, bundle.MemberPredictor)
-	case bundle.SelectorLookahead:
-		names = append(names, bundle.MemberLookahead)
-	}
-	return append(names, bundle.MemberCentroids)
+	return append(names, bundle.SelectorMembers(e.opts.Selector)...)
 }
 
 // verifyMembers compares the members in use with their checksums while the rest is loaded. The returned function waits

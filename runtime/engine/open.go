@@ -204,31 +204,12 @@ func (e *Engine) loadSelector() (err error) {
 	if e.Plan.Mode != ModeSparse {
 		return nil
 	}
-	d := e.Plan.Dense
-	switch e.opts.Selector {
-	default:
-		return format.Hint(format.Inputf("%s: selector %s is not known to this version", e.Bundle.Dir, e.opts.Selector), "name another with --selector")
-	case bundle.SelectorStatic:
-		e.selector, err = predictor.LoadStatic(e.Bundle.Path(bundle.MemberCentroids), e.Config, d)
-		return err
-	case bundle.SelectorLookahead:
-		e.selector, err = predictor.LoadLookahead(e.Bundle.Path(bundle.MemberLookahead), e.Bundle.Path(bundle.MemberCentroids), e.Config, d)
-		return err
-	case bundle.SelectorPaper:
-	}
-	c, err := predictor.LoadCentroids(e.Bundle.Path(bundle.MemberCentroids), e.Config, d)
-	if err != nil {
+	if e.selector, err = predictor.Open(e.Bundle, e.opts.Selector, e.Plan.Dense); err != nil {
 		return err
 	}
-	p, err := predictor.LoadPredictor(e.Bundle.Path(bundle.MemberPredictor), e.Config, d)
-	if err != nil {
-		return err
+	if e.gate0, _ = e.selector.(gate0Namer); e.gate0 == nil {
+		return nil
 	}
-	paper, err := predictor.NewPaper(p, c)
-	if err != nil {
-		return err
-	}
-	e.selector, e.gate0 = paper, paper
 	h := e.Config.Hidden
 	f := func() []float32 { return make([]float32, h) }
 	e.features = predictor.Features{Embed: f(), AttnOut: f(), MLPIn: f(), Resid: f()}

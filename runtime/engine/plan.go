@@ -122,7 +122,8 @@ func newPlanner(b *bundle.Bundle, o Options, threads int) (p *planner, err error
 	if b.Manifest.Sparse == nil {
 		return p, nil
 	}
-	for _, name := range []string{bundle.MemberCentroids, bundle.MemberPredictor, bundle.MemberLookahead} {
+	for _, name := range []string{bundle.MemberCentroids, bundle.MemberPredictor, bundle.MemberLookahead,
+		bundle.MemberPaperRows, bundle.MemberJoint, bundle.MemberJointRows} {
 		if !b.Has(name) {
 			continue
 		}
@@ -190,6 +191,9 @@ func (p *planner) plan(mode string, dense, context, micro int) *Plan {
 	add("program and tokenizer", p.base)
 	add("attention, norms, embedding, head", model.ResidentBytes(c))
 	denseName := fmt.Sprintf("MLPs of %d layers", dense)
+	if dense == 1 {
+		denseName = "MLP of 1 layer"
+	}
 	rest := c.Layers - dense
 	add(denseName, int64(dense)*int64(g.Neurons)*int64(g.RowBytes))
 	if mode == ModeSparse {
@@ -203,6 +207,14 @@ func (p *planner) plan(mode string, dense, context, micro int) *Plan {
 		case bundle.SelectorLookahead:
 			// five vectors a layer are float16 in the file and float32 in memory, as are ten of working memory
 			add("lookahead factors", p.memberBytes(bundle.MemberLookahead, dense)+int64(rest)*10*int64(g.Neurons)+40*int64(g.Neurons))
+		case bundle.SelectorPaperPlus, bundle.SelectorCentroid:
+			// of the centroids, layer 0's and the pins stay in memory; six vectors a layer are float32 there
+			for _, m := range bundle.SelectorMembers(p.o.Selector) {
+				if m != bundle.MemberCentroids {
+					add(m, p.memberBytes(m, dense))
+				}
+			}
+			add("score rows' working memory", p.memberBytes(bundle.MemberCentroids, p.c.Layers)+int64(rest)*24*int64(g.Neurons))
 		default:
 			add("predictor", p.memberBytes(bundle.MemberPredictor, dense))
 			add("centroids", p.memberBytes(bundle.MemberCentroids, dense))
