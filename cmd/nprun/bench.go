@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -10,6 +12,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	clix "neuroprefetcher/cmd/internal/cli"
+	"neuroprefetcher/format"
 	"neuroprefetcher/runtime/engine"
 	"neuroprefetcher/runtime/measure"
 )
@@ -20,13 +23,20 @@ func benchCommand() *cli.Command {
 		Usage: "measure generation: speed, latency, what it waits for, what it reads",
 		Description: "Generates greedily, past the end of the text, and reports the tokens after the warm-up.\n\nExamples:\n" +
 			"  nprun bench -b BUNDLE --max-tokens 128\n  nprun bench -b BUNDLE --mode stream --memory 2GiB --json\n" +
-			"  nprun bench --synthetic mistral-7b --dir /data --memory 9GiB --reuse 0.83\n  nprun bench --drive -b BUNDLE\n  nprun bench --drive --file /data/any.file",
-		Flags: append(append(append(engineFlags(), syntheticFlags()...), driveFlags()...),
+			"  nprun bench --synthetic mistral-7b --dir /data --memory 9GiB --reuse 0.83\n  nprun bench --drive -b BUNDLE\n  nprun bench --drive --file /data/any.file\n" +
+			"  nprun bench --synthetic mistral-7b --dir /data --memory 9GiB --sweep k-max=5500,7168,9865 --plots figures",
+		Flags: append(append(append(engineFlags(), syntheticFlags()...), driveFlags()...), sweepFlag(),
+			plotsFlag("where the time goes, reads and reuse over tokens, with --drive the drive's curve, with --sweep speed, time and reads over its values"),
 			&cli.StringFlag{Name: "prompt", Aliases: []string{"p"}, Value: "The history of the region", Usage: "`TEXT` to continue; - reads stdin"},
-			&cli.IntFlag{Name: "max-tokens", Aliases: []string{"n"}, Value: 128, Usage: "tokens to measure"},
-			&cli.IntFlag{Name: "warmup", Value: 8, Usage: "tokens to leave out before measuring"}),
+			&cli.IntFlag{Name: "max-tokens", Aliases: []string{"n"}, Value: 128, Usage: "measure `N` tokens"},
+			&cli.IntFlag{Name: "warmup", Value: 8, Usage: "leave `N` tokens out before measuring"}),
 		Action: bench,
 	}
+}
+
+// tooLong refuses a run that the context does not hold.
+func tooLong(prompt, n int) error {
+	return format.Hint(format.Inputf("%d prompt tokens and %d to generate do not fit the context", prompt, n), fmt.Sprintf("give --context %d", prompt+n))
 }
 
 // latencies are percentiles of the time per token in seconds.
@@ -49,6 +59,9 @@ func bench(c *cli.Context) error {
 	if c.String("file") != "" {
 		return benchFile(c)
 	}
+	if c.IsSet("sweep") {
+		return benchSweep(c, n, warm, prompt)
+	}
 	w, err := newWorkload(c, warm+n)
 	if err != nil {
 		return err
@@ -63,14 +76,19 @@ func bench(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	defer e.Close()
+	done := sync.OnceFunc(e.Close)
+	defer done()
 	ids := rawIDs(e, prompt)
 	if need := len(ids) + warm + n; need > e.Context() {
-		return clix.Usagef("%d prompt tokens and %d to generate need --context %d", len(ids), warm+n, need)
+		return tooLong(len(ids), warm+n)
 	}
 	var lat []float64
+	var trace tokenTrace
 	var before processStats
-	prompted, err := measure.Steps(c.Context, e, ids, warm, n, func() { before = countProcess() }, func(d time.Duration) { lat = append(lat, d.Seconds()) })
+	prompted, err := measure.Steps(c.Context, e, ids, warm, n, func() { before = countProcess() }, func(d time.Duration) {
+		lat = append(lat, d.Seconds())
+		trace.add(e.Stats(), d)
+	})
 	if err != nil {
 		return err
 	}
@@ -81,6 +99,16 @@ func bench(c *cli.Context) error {
 	s := collect(e, w.dir)
 	s.Prompt, s.PromptTime, s.PromptRead = prompted.Prompt, prompted.PrefillTime.Seconds(), prompted.PrefillIO.Bytes
 	io := newIOStats(e, m)
+	if c.String("plots") != "" {
+		done()
+		figures := trace.figures(s, runNote(s, w))
+		if m != nil {
+			maps.Copy(figures, curveFigures(m.curve))
+		}
+		if err := drawAll(c, figures); err != nil {
+			return err
+		}
+	}
 	if c.Bool("json") {
 		return clix.WriteJSON(stdout, struct {
 			runStats

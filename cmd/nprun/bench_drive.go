@@ -114,6 +114,9 @@ func benchFile(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := drawAll(c, curveFigures(curve)); err != nil {
+		return err
+	}
 	if c.Bool("json") {
 		return clix.WriteJSON(stdout, struct {
 			Drive *measure.Curve `json:"drive"`

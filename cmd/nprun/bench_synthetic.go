@@ -23,10 +23,10 @@ const traceTokens = 128
 func syntheticFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "synthetic", Usage: "measure random weights in the `SHAPE` of " + strings.Join(synthetic.Names(), ", ") + " instead of a bundle; in sparse mode (the default then) a trace of active sets is replayed"},
-		&cli.StringFlag{Name: "dir", Usage: "folder for synthetic bundles and traces, kept for the next time; default: in the user's cache"},
-		&cli.Float64Flag{Name: "reuse", Value: synthetic.DefaultReuse, Usage: "of the trace: share of a layer's neurons that the token before had too"},
-		&cli.Float64Flag{Name: "run-length", Value: synthetic.DefaultRun, Usage: "of the trace: mean run of adjacent neurons among those that come in"},
-		&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "of the synthetic weights and the trace"},
+		&cli.StringFlag{Name: "dir", Usage: "folder `DIR` for synthetic bundles and traces, kept for the next time; default: in the user's cache"},
+		&cli.Float64Flag{Name: "reuse", Value: synthetic.DefaultReuse, Usage: "of the trace: `SHARE` of a layer's neurons that the token before had too"},
+		&cli.Float64Flag{Name: "run-length", Value: synthetic.DefaultRun, Usage: "of the trace: mean `LENGTH` of the runs of adjacent neurons among those that come in"},
+		&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "`SEED` of the synthetic weights and the trace"},
 		&cli.IntFlag{Name: "lag", Usage: "queue a layer's reads `N` half layers before its MLP, as the lookahead selector does; 0 queues all after layer 0"},
 		&cli.IntFlag{Name: "ramp", Usage: "with --lag: name the first `N` sparse layers earlier, the first one by N layers"},
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	clix "neuroprefetcher/cmd/internal/cli"
+	"neuroprefetcher/cmd/internal/plots"
 	"neuroprefetcher/format/bundle"
 	"neuroprefetcher/runtime/engine"
 	"neuroprefetcher/runtime/measure"
@@ -23,10 +25,10 @@ func calibrateCommand() *cli.Command {
 			"and keeps the fastest in BUNDLE.calibration.json, beside the bundle, with what reading through small gaps brings.\n" +
 			"--dense-layers auto, the default gap and plan use it.\n\n" +
 			"Examples:\n  nprun calibrate -b BUNDLE --memory 8GiB\n  nprun calibrate --synthetic tinyllama-1.1b --dir /data --memory 1500MiB --json",
-		Flags: append(append(engineFlags(), syntheticFlags()...),
+		Flags: append(append(engineFlags(), syntheticFlags()...), plotsFlag("speed over the dense prefix, with what bounds it"),
 			&cli.StringFlag{Name: "prompt", Aliases: []string{"p"}, Value: "The history of the region", Usage: "`TEXT` to continue; - reads stdin"},
-			&cli.IntFlag{Name: "max-tokens", Aliases: []string{"n"}, Value: 12, Usage: "tokens to measure per point"},
-			&cli.IntFlag{Name: "warmup", Value: 4, Usage: "tokens to leave out before measuring"}),
+			&cli.IntFlag{Name: "max-tokens", Aliases: []string{"n"}, Value: 12, Usage: "measure `N` tokens per point"},
+			&cli.IntFlag{Name: "warmup", Value: 4, Usage: "leave `N` tokens out before measuring"}),
 		Action: calibrate,
 	}
 }
@@ -63,6 +65,13 @@ func calibrate(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	model := filepath.Base(filepath.Clean(w.dir))
+	if w.run != nil {
+		model = "synthetic weights in the shape of " + w.run.Shape
+	}
+	if err := drawAll(c, map[string]plots.Figure{"calibration": calibrationFigure(cal, model)}); err != nil {
+		return err
+	}
 	if c.Bool("json") {
 		return clix.WriteJSON(stdout, struct {
 			*measure.Calibration
@@ -88,7 +97,7 @@ func renderCalibration(c *measure.Calibration) {
 	t.SetOutputMirror(stdout)
 	t.Style().Options = table.OptionsNoBordersAndSeparators
 	t.Style().Format.Header = text.FormatDefault
-	t.AppendHeader(table.Row{"mode", "d", "tok/s", "", "waiting", "drive busy", "read per token"})
+	t.AppendHeader(table.Row{"mode", "d", "tok/s", "", "waiting", "drive busy", "read per token", "which"})
 	var right []table.ColumnConfig
 	for _, i := range []int{2, 3, 5, 6, 7} {
 		right = append(right, table.ColumnConfig{Number: i, Align: text.AlignRight, AlignHeader: text.AlignRight})
@@ -100,7 +109,7 @@ func renderCalibration(c *measure.Calibration) {
 			mark = " d*"
 		}
 		t.AppendRow(table.Row{p.Mode, p.Dense, fmt.Sprintf("%.2f", p.TokPerS), strings.Repeat("█", int(30*p.TokPerS/most+0.5)) + mark,
-			fmt.Sprintf("%.0f%%", 100*p.IOWait), fmt.Sprintf("%.0f%%", 100*p.IOBusy), clix.FormatSize(int64(p.Read))})
+			fmt.Sprintf("%.0f%%", 100*p.IOWait), fmt.Sprintf("%.0f%%", 100*p.IOBusy), clix.FormatSize(int64(p.Read)), regime(p)})
 	}
 	t.Render()
 	for _, g := range c.Gaps {

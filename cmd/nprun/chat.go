@@ -27,7 +27,8 @@ func chatCommand() *cli.Command {
 		Name:  "chat",
 		Usage: "talk with the model in the terminal",
 		Description: "In a terminal, a line is a message; one that ends in \\ goes on in the next, and \"\"\" begins a message that ends with the\n" +
-			"next \"\"\". Arrow keys edit and bring back earlier lines. Ctrl-C stops the answer, not the program; Ctrl-D or /exit leaves.\n\n" +
+			"next \"\"\". Arrow keys edit and bring back earlier lines. Ctrl-C stops the answer, not the program; Ctrl-D or /exit leaves.\n" +
+			"When the context is full the oldest turns are left out, the system message never.\n\n" +
 			"  /system [TEXT]   show or set the system message; /system \"\" removes it\n" +
 			"  /reset           forget the conversation\n" +
 			"  /stats           show speed, memory and reads\n" +
@@ -36,8 +37,8 @@ func chatCommand() *cli.Command {
 			"From a pipe, every line is a message, whatever it says; an empty line or the end leaves.\n\nExamples:\n" +
 			"  nprun chat -b build/smollm2-135m/bundle-0.31\n  nprun chat -b BUNDLE --system \"Answer in one sentence.\" --temp 0.7\n" +
 			"  echo \"What is the capital of France?\" | nprun chat -b BUNDLE",
-		Flags: append(append(engineFlags(), sampleFlags()...),
-			&cli.StringFlag{Name: "system", Usage: "system message"},
+		Flags: append(append(without(engineFlags(), "json"), sampleFlags()...),
+			&cli.StringFlag{Name: "system", Usage: "system message `TEXT`"},
 			&cli.IntFlag{Name: "max-tokens", Aliases: []string{"n"}, Value: 512, Usage: "at most `N` tokens per answer; 0 is as many as the context holds"}),
 		Action: runChat,
 	}
@@ -54,13 +55,11 @@ type conversation struct {
 	bundle    string
 	out       *output   // answers
 	say       io.Writer // remarks
+	skip      int       // oldest messages that the context no longer holds
 	signals   <-chan os.Signal
 }
 
 func runChat(c *cli.Context) error {
-	if c.Bool("json") {
-		return clix.Usagef("chat has no --json; nprun generate --chat has")
-	}
 	if !utf8.ValidString(c.String("system")) {
 		return clix.Usagef("--system is not UTF-8 text")
 	}
@@ -216,7 +215,7 @@ func (v *conversation) answer(message string) error {
 }
 
 func (v *conversation) generate() (string, error) {
-	ids, err := v.t.Encode(v.e.Tokenizer, v.all(), true)
+	ids, err := v.fit()
 	if err != nil {
 		return "", err
 	}
@@ -255,15 +254,45 @@ func (v *conversation) generate() (string, error) {
 	return res.Text, err
 }
 
+// answerRoom is how many tokens of the context are kept free for an answer, if it may be that long.
+const answerRoom = 64
+
+// fit encodes the conversation. Where the context does not hold it and the beginning of an answer, its oldest turns are left
+// out from then on, the system message never; that is said the first time. A message that is too long by itself leaves
+// the conversation as it is.
+func (v *conversation) fit() ([]int32, error) {
+	room := min(answerRoom, v.e.Context()/8)
+	if v.maxTokens > 0 {
+		room = min(room, v.maxTokens)
+	}
+	whole, err := v.t.Encode(v.e.Tokenizer, v.sent(v.skip), true)
+	ids, skip := whole, v.skip
+	for err == nil && len(ids)+room > v.e.Context() && len(v.msgs)-skip > 2 {
+		skip += 2 // a question and its answer
+		ids, err = v.t.Encode(v.e.Tokenizer, v.sent(skip), true)
+	}
+	if err != nil || skip == v.skip || len(ids) > v.e.Context() {
+		return whole, err
+	}
+	if v.skip == 0 {
+		fmt.Fprintf(v.say, "note: the context of %d tokens is full: from here on the oldest turns are left out; --context N makes room for more\n", v.e.Context())
+	}
+	v.skip = skip
+	return ids, nil
+}
+
 // errStopped marks an answer that the user has heard enough of.
 var errStopped = errors.New("answer stopped")
 
 // all is the conversation with its system message.
-func (v *conversation) all() []chat.Message {
+func (v *conversation) all() []chat.Message { return v.sent(0) }
+
+// sent is the conversation without its oldest messages.
+func (v *conversation) sent(skip int) []chat.Message {
 	if v.system == "" {
-		return v.msgs
+		return v.msgs[skip:]
 	}
-	return append([]chat.Message{{Role: "system", Content: v.system}}, v.msgs...)
+	return append([]chat.Message{{Role: "system", Content: v.system}}, v.msgs[skip:]...)
 }
 
 // readLines sends the lines of r; at its end, or at an empty line, it sends what it ended with to done.

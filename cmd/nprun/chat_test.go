@@ -147,6 +147,36 @@ func TestTalkGoesOn(t *testing.T) {
 	}
 }
 
+// TestFullContext holds that a talk goes on when the context is full: the oldest turns are left out, the system message is
+// not, it is said once, and what is saved is everything.
+func TestFullContext(t *testing.T) {
+	v, out, say, _ := parrot(t)
+	v.system = "be kind"
+	question := strings.Repeat("long ", 12) + "?" // of a context of 256
+	for i := range 12 {
+		if err := v.answer(question); err != nil {
+			t.Fatalf("message %d: %v", i, err)
+		}
+		ids, err := v.t.Encode(v.e.Tokenizer, v.sent(v.skip), true)
+		if err != nil || len(ids) > v.e.Context() {
+			t.Fatalf("message %d: %d tokens sent, %v", i, len(ids), err)
+		}
+	}
+	if out.String() != strings.Repeat("ok\n", 12) {
+		t.Errorf("answers %q", out)
+	}
+	if strings.Count(say.String(), "oldest turns are left out") != 1 {
+		t.Errorf("said %q", say)
+	}
+	if v.skip == 0 || v.skip%2 != 0 || v.sent(v.skip)[0].Role != "system" || v.sent(v.skip)[1].Role != "user" || len(v.all()) != 25 {
+		t.Errorf("skipped %d of %d", v.skip, len(v.all()))
+	}
+	v.command("/reset")
+	if v.skip != 0 || v.answer("new?") != nil || len(v.msgs) != 2 {
+		t.Errorf("after a reset: %d, %d", v.skip, len(v.msgs))
+	}
+}
+
 type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, errors.New("no reader") }

@@ -40,7 +40,7 @@ func (v *conversation) command(line string) (leave bool) {
 			v.system = arg
 		}
 	case "/reset":
-		v.msgs = nil
+		v.msgs, v.skip = nil, 0
 		v.e.Reset()
 		fmt.Fprintln(v.say, "the conversation is forgotten")
 	case "/stats":

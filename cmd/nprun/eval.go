@@ -28,10 +28,10 @@ func evalCommand() *cli.Command {
 			"  nprun eval -b BUNDLE --text wiki.test.raw --window 512 --windows 32\n  nprun eval -b BUNDLE --mode sparse --ids 1,5,7 --json",
 		Flags: append(append(engineFlags(), hellaSwagFlags()...),
 			&cli.StringFlag{Name: "text", Usage: "`FILE` whose perplexity is measured; - reads stdin"},
-			&cli.IntFlag{Name: "window", Value: 512, Usage: "tokens of a window, at most the context"},
+			&cli.IntFlag{Name: "window", Value: 512, Usage: "`N` tokens of a window, at most the context"},
 			&cli.IntFlag{Name: "windows", Usage: "stop after `N` windows; 0 is all"},
 			&cli.BoolFlag{Name: "bos", Usage: "begin every window with the BOS token"},
-			&cli.StringFlag{Name: "ids", Usage: "token ids, separated by commas, to print log-probabilities of"},
+			&cli.StringFlag{Name: "ids", Usage: "token `IDS`, separated by commas, to print log-probabilities of"},
 			&cli.StringFlag{Name: "ids-file", Usage: "`FILE` of token ids"}),
 		Action: evaluate,
 	}

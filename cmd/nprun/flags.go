@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 
 	"github.com/urfave/cli/v2"
@@ -40,18 +41,18 @@ const maxThreads = 1024
 func engineFlags() []cli.Flag {
 	return []cli.Flag{
 		bundleFlag(),
-		&cli.StringFlag{Name: "mode", Value: engine.ModeAuto, Usage: "resident, stream, sparse, or auto: resident if it fits, else sparse, or stream for a dense bundle"},
+		&cli.StringFlag{Name: "mode", Value: engine.ModeAuto, Usage: "`MODE`: resident, stream, sparse, or auto: resident if it fits, else sparse, or stream for a dense bundle"},
 		&cli.StringFlag{Name: "memory", Usage: "budget of the whole process, a `SIZE` such as 8GiB", DefaultText: "what container and machine leave"},
 		&cli.StringFlag{Name: "dense-layers", Value: "auto", Usage: "`N` first layers whose MLP stays in memory, or auto"},
 		&cli.IntFlag{Name: "k-max", Usage: "compute `N` neurons per sparse layer", DefaultText: "the bundle's K_max"},
-		&cli.StringFlag{Name: "selector", Value: "auto", Usage: "which selector of the bundle names the neurons: lookahead, paper or static; auto takes its first"},
-		&cli.Float64Flag{Name: "margin", Usage: "how much better a neuron must score to replace a resident one"},
+		&cli.StringFlag{Name: "selector", Value: "auto", Usage: "`NAME` of the selector of the bundle that names the neurons: lookahead, paper or static; auto takes its first"},
+		&cli.Float64Flag{Name: "margin", Usage: "`SCORE` by which a neuron must be better to replace a resident one"},
 		&cli.IntFlag{Name: "rows-per-token", Usage: "read at most `N` rows per layer and token; 0 is no limit"},
 		&cli.StringFlag{Name: "read-budget", Usage: "read at most `SIZE` of rows per token, such as 64MiB: a steadier latency for some quality", DefaultText: "no limit"},
 		&cli.IntFlag{Name: "context", Usage: "longest sequence, `N` tokens", DefaultText: "2048, less if memory is short"},
 		&cli.IntFlag{Name: "threads", Usage: "compute on `N` threads", DefaultText: "all"},
-		&cli.StringFlag{Name: "io", Value: "auto", Usage: "how rows are read: auto, uring or pread"},
-		&cli.StringFlag{Name: "direct", Value: "auto", Usage: "O_DIRECT: auto, require or off"},
+		&cli.StringFlag{Name: "io", Value: "auto", Usage: "`WAY` that rows are read: auto, uring or pread"},
+		&cli.StringFlag{Name: "direct", Value: "auto", Usage: "`WHEN` to use O_DIRECT: auto, require or off"},
 		&cli.IntFlag{Name: "queue-depth", Usage: "at most `N` reads in flight", DefaultText: "what bench --drive found best for the drive, else 256"},
 		&cli.StringFlag{Name: "gap", Value: "0", Usage: "read through gaps of at most `BYTES` between rows; auto takes what a short look at the drive suggests", DefaultText: "what calibrate found, else 0"},
 		clix.JSONFlag(),
@@ -59,14 +60,19 @@ func engineFlags() []cli.Flag {
 	}
 }
 
+// without leaves a flag out.
+func without(flags []cli.Flag, name string) []cli.Flag {
+	return slices.DeleteFunc(flags, func(f cli.Flag) bool { return f.Names()[0] == name })
+}
+
 func sampleFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.Float64Flag{Name: "temp", Usage: "temperature; 0 always takes the likeliest token"},
+		&cli.Float64Flag{Name: "temp", Usage: "temperature `T`; 0 always takes the likeliest token"},
 		&cli.IntFlag{Name: "top-k", Usage: "sample from the `K` likeliest tokens; 0 is all"},
-		&cli.Float64Flag{Name: "top-p", Value: 1, Usage: "sample from the likeliest tokens that hold this probability together"},
-		&cli.Float64Flag{Name: "min-p", Usage: "leave out tokens below this share of the likeliest one's probability"},
-		&cli.Float64Flag{Name: "repetition-penalty", Value: 1, Usage: "above 1, makes tokens that occurred less likely"},
-		&cli.Uint64Flag{Name: "seed", Usage: "of the sampler"},
+		&cli.Float64Flag{Name: "top-p", Value: 1, Usage: "sample from the likeliest tokens that hold probability `P` together"},
+		&cli.Float64Flag{Name: "min-p", Usage: "leave out tokens below share `P` of the likeliest one's probability"},
+		&cli.Float64Flag{Name: "repetition-penalty", Value: 1, Usage: "`FACTOR`; above 1, it makes tokens that occurred less likely"},
+		&cli.Uint64Flag{Name: "seed", Usage: "`SEED` of the sampler"},
 	}
 }
 

@@ -28,7 +28,7 @@ func generateCommand() *cli.Command {
 		Flags: append(append(engineFlags(), sampleFlags()...),
 			&cli.StringFlag{Name: "prompt", Aliases: []string{"p"}, Usage: "`TEXT` to continue; - reads stdin"},
 			&cli.BoolFlag{Name: "chat", Usage: "the prompt is a user's message: apply the chat template"},
-			&cli.StringFlag{Name: "system", Usage: "system message for --chat"},
+			&cli.StringFlag{Name: "system", Usage: "system message `TEXT` for --chat"},
 			&cli.IntFlag{Name: "max-tokens", Aliases: []string{"n"}, Value: 256, Usage: "generate at most `N` tokens; 0 is as many as the context holds"},
 			&cli.BoolFlag{Name: "ignore-eos", Usage: "go on after the model ends its text"}),
 		Action: generate,

@@ -43,7 +43,7 @@ func app() *cli.App {
 			"Exit codes: 0 done, 2 usage, 3 bad input, 4 does not fit, 5 I/O, 130 interrupted.",
 		Commands: []*cli.Command{
 			generateCommand(), chatCommand(), tokenizeCommand(), serveCommand(), benchCommand(), calibrateCommand(), planCommand(), doctorCommand(),
-			evalCommand(), clix.InspectCommand("nprun"), clix.VerifyCommand("nprun"), versionCommand(),
+			evalCommand(), clix.InspectCommand("nprun"), clix.VerifyCommand("nprun"), versionCommand(), clix.CompletionCommand("nprun"),
 		},
 		Writer: stdout,
 	}

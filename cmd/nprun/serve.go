@@ -33,9 +33,9 @@ func serveCommand() *cli.Command {
 			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:8080", Usage: "`ADDRESS` to listen on; port 0 takes a free one"},
 			&cli.StringFlag{Name: "api-key-file", Usage: "`FILE` of keys, one per line; needed to listen on other than this machine's own addresses"},
 			&cli.StringFlag{Name: "model-name", Usage: "the model's `ID`; default: the name of the bundle's folder"},
-			&cli.IntFlag{Name: "queue", Value: 16, Usage: "requests that may wait; more are told to come back later (429)"},
-			&cli.StringFlag{Name: "max-body", Value: "2MiB", Usage: "largest request"},
-			&cli.DurationFlag{Name: "grace", Value: 30 * time.Second, Usage: "how long requests may go on after Ctrl-C"},
+			&cli.IntFlag{Name: "queue", Value: 16, Usage: "`N` requests may wait; more are told to come back later (429)"},
+			&cli.StringFlag{Name: "max-body", Value: "2MiB", Usage: "`SIZE` of the largest request"},
+			&cli.DurationFlag{Name: "grace", Value: 30 * time.Second, Usage: "`TIME` that requests may go on after Ctrl-C"},
 			&cli.StringSliceFlag{Name: "allow-origin", Usage: "web `ORIGIN` whose pages may use the server, as https://example.org; * for all"}),
 		Action: runServe,
 	}

@@ -24,7 +24,7 @@ func tokenizeCommand() *cli.Command {
 		Flags: []cli.Flag{
 			bundleFlag(),
 			&cli.StringFlag{Name: "text", Usage: "`FILE` to encode; - reads stdin"},
-			&cli.StringFlag{Name: "ids", Usage: "token ids to decode, separated by commas"},
+			&cli.StringFlag{Name: "ids", Usage: "token `IDS` to decode, separated by commas"},
 			&cli.BoolFlag{Name: "no-special", Usage: "add no special tokens around the text"},
 			clix.JSONFlag(),
 		},

@@ -102,3 +102,45 @@ func TestUsageErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestSuggestions holds that a slip gets the name that was meant, and something else none.
+func TestSuggestions(t *testing.T) {
+	names := []string{"memory", "mode", "max-tokens", "n", "io", "k-max"}
+	for typed, want := range map[string]string{"memroy": "memory", "mod": "mode", "maxtokens": "max-tokens", "k-mx": "k-max", "nope": "", "x": "", "colour": "", "memorandum": ""} {
+		if got := nearest(typed, names); got != want {
+			t.Errorf("%s: %q, want %q", typed, got, want)
+		}
+	}
+	var errs bytes.Buffer
+	app := &cli.App{Name: "p", Writer: io.Discard, ErrWriter: io.Discard, Commands: []*cli.Command{{
+		Name: "generate", Flags: []cli.Flag{&cli.IntFlag{Name: "memory"}}, Action: func(*cli.Context) error { return nil }}}}
+	if Run(app, []string{"p", "generate", "--memroy", "5"}, &errs); !strings.Contains(errs.String(), "did you mean --memory? see p generate --help") {
+		t.Errorf("%s", errs.String())
+	}
+	errs.Reset()
+	if Run(app, []string{"p", "genrate"}, &errs); !strings.Contains(errs.String(), "did you mean p generate?") {
+		t.Errorf("%s", errs.String())
+	}
+}
+
+// TestVersionAndCompletion holds what is for scripts: the version, and what the shells read.
+func TestVersionAndCompletion(t *testing.T) {
+	run := func(args ...string) string {
+		var out bytes.Buffer
+		app := &cli.App{Name: "p", Writer: &out, ErrWriter: io.Discard, Commands: []*cli.Command{CompletionCommand("p"), {
+			Name: "generate", Flags: []cli.Flag{&cli.IntFlag{Name: "memory"}}, Action: func(*cli.Context) error { return nil }}}}
+		var errs bytes.Buffer
+		if code := Run(app, append([]string{"p"}, args...), &errs); code != 0 {
+			t.Errorf("%v: exit %d, %s", args, code, errs.String())
+		}
+		return out.String()
+	}
+	if got := run("--version"); !strings.HasPrefix(got, "p "+Version) {
+		t.Errorf("version %q", got)
+	}
+	for shell, want := range map[string]string{"bash": "complete -o", "zsh": "compdef _p p", "fish": "complete -c p"} {
+		if got := run("completion", shell); !strings.Contains(got, want) {
+			t.Errorf("%s: %q", shell, got)
+		}
+	}
+}

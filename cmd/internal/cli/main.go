@@ -91,13 +91,15 @@ func Run(app *cli.App, args []string, stderr io.Writer) int {
 }
 
 // Prepare makes an app and its commands report wrong command lines as errors of ours instead of printing help
-// on stdout.
+// on stdout, and gives the app --version and completion.
 func Prepare(app *cli.App) {
 	app.ExitErrHandler = func(*cli.Context, error) {}
 	app.OnUsageError = onUsage
-	app.HideVersion = true
+	app.Version = strings.TrimSpace(Version + " " + Revision())
+	cli.VersionPrinter = func(c *cli.Context) { fmt.Fprintln(c.App.Writer, c.App.Name, c.App.Version) }
 	app.HideHelpCommand = true
 	app.CommandNotFound = nil
+	app.EnableBashCompletion = true
 	app.Action = noCommand
 	for _, c := range app.Commands {
 		c.OnUsageError = onUsage
@@ -106,19 +108,40 @@ func Prepare(app *cli.App) {
 }
 
 func onUsage(c *cli.Context, err error, _ bool) error {
-	name := c.App.Name
+	name, flags := c.App.Name, c.App.Flags
 	if c.Command != nil && c.Command.Name != "" && c.Command.Name != name {
-		name += " " + c.Command.Name
+		name, flags = name+" "+c.Command.Name, c.Command.Flags
 	}
-	return format.Hint(usageError{err}, "see "+name+" --help")
+	see := "see " + name + " --help"
+	if _, typed, ok := strings.Cut(err.Error(), "provided but not defined: -"); ok {
+		typed = strings.TrimLeft(typed, "-")
+		var names []string
+		for _, f := range flags {
+			names = append(names, f.Names()...)
+		}
+		err = fmt.Errorf("no flag --%s", typed)
+		if near := nearest(typed, names); near != "" {
+			see = "did you mean --" + near + "? " + see
+		}
+	}
+	return format.Hint(usageError{err}, see)
 }
 
 // noCommand is what runs when the first argument names no command.
 func noCommand(c *cli.Context) error {
-	if c.Args().Present() {
-		return format.Hint(Usagef("no command %q", c.Args().First()), "see "+c.App.Name+" --help")
+	see := "see " + c.App.Name + " --help"
+	if !c.Args().Present() {
+		return format.Hint(Usagef("no command given"), see)
 	}
-	return format.Hint(Usagef("no command given"), "see "+c.App.Name+" --help")
+	typed := c.Args().First()
+	var names []string
+	for _, x := range c.App.Commands {
+		names = append(names, x.Name)
+	}
+	if near := nearest(typed, names); near != "" {
+		see = "did you mean " + c.App.Name + " " + near + "? " + see
+	}
+	return format.Hint(Usagef("no command %q", typed), see)
 }
 
 // SignalContext is cancelled by the first SIGINT or SIGTERM; the next one has its usual effect.

@@ -1,0 +1,50 @@
+package cmd_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestHelp holds that every flag of every command that takes a value names it, that defaults are not said twice, and that
+// --version and completion are there.
+func TestHelp(t *testing.T) {
+	command := regexp.MustCompile(`(?m)^   ([a-z-]+)  +\S`)
+	for _, prog := range []string{"npprep", "nprun"} {
+		commands := command.FindAllStringSubmatch(section(run(t, prog, "--help"), "COMMANDS:"), -1)
+		if len(commands) < 10 {
+			t.Fatalf("%s has %d commands", prog, len(commands))
+		}
+		for _, c := range commands {
+			for _, line := range strings.Split(section(run(t, prog, c[1], "--help"), "OPTIONS:"), "\n") {
+				if strings.Contains(line, " value") && regexp.MustCompile(`^   --\S+( value|, .* value)`).MatchString(line) {
+					t.Errorf("%s %s: a flag takes an unnamed value: %s", prog, c[1], line)
+				}
+			}
+		}
+		if out := run(t, prog, "--version"); !strings.HasPrefix(out, prog+" ") || strings.Count(out, "\n") != 1 {
+			t.Errorf("%s --version: %q", prog, out)
+		}
+		if out := run(t, prog, "--generate-bash-completion"); !strings.Contains(out, "inspect\n") && !strings.Contains(out, "inspect:") {
+			t.Errorf("%s offers no commands: %q", prog, out)
+		}
+		if out := run(t, prog, "inspect", "--rec", "--generate-bash-completion"); !strings.Contains(out, "--record") {
+			t.Errorf("%s inspect offers no flags: %q", prog, out)
+		}
+		if out := run(t, prog, "completion", "fish"); !strings.Contains(out, "inspect") {
+			t.Errorf("%s completes no commands", prog)
+		}
+	}
+	if strings.Contains(run(t, "nprun", "chat", "--help"), "--json") {
+		t.Error("chat lists --json, which it has no use for")
+	}
+}
+
+// section is what stands under a heading of a help text.
+func section(help, heading string) string {
+	_, rest, _ := strings.Cut(help, heading)
+	if i := strings.Index(rest, "\n\n"); i >= 0 {
+		rest = rest[:i]
+	}
+	return rest
+}
