@@ -41,6 +41,7 @@ func evalCommand() *cli.Command {
 			&cli.BoolFlag{Name: "perfect", Value: true, Usage: "measure perfect choice too"},
 			&cli.StringSliceFlag{Name: "read-budget", Value: cli.NewStringSlice("0.17"), Usage: "besides no limit, read at most these `AMOUNTS` per token: shares of K_max, or sizes such as 8MiB; 0 for none"},
 			&cli.Float64SliceFlag{Name: "margin", Usage: "how much better a neuron must score to replace a resident one, `X,...`", DefaultText: "0"},
+			&cli.BoolFlag{Name: "device-arithmetic", DisableDefaultText: true, Usage: "compute token by token as nprun does: slower, the same bits"},
 			&cli.StringFlag{Name: "hellaswag", Usage: "`FILE` of HellaSwag items, JSON lines"},
 			&cli.StringFlag{Name: "shots", Usage: "`FILE` of items to take examples from, in order"},
 			&cli.IntSliceFlag{Name: "n", DefaultText: "0", Usage: "numbers of examples, `N,...`"},
@@ -100,7 +101,7 @@ func evaluate(c *cli.Context) error {
 func ladderOptions(c *cli.Context) (ladder.Options, error) {
 	o := ladder.Options{
 		Bundles: c.StringSlice("bundle"), Dense: c.IntSlice("dense-layers"), KMax: c.IntSlice("k-max"), Sparsity: c.Float64Slice("sparsity"),
-		Selectors: c.StringSlice("selector"), Perfect: c.Bool("perfect"),
+		Selectors: c.StringSlice("selector"), Perfect: c.Bool("perfect"), Device: c.Bool("device-arithmetic"),
 		Text: c.String("text"), Window: c.Int("context"), Windows: c.Int("windows"), BOS: c.Bool("bos"),
 		HellaSwag: c.String("hellaswag"), Shots: c.String("shots"), NShots: c.IntSlice("n"), Items: c.Int("items"),
 	}

@@ -23,6 +23,8 @@ type forward struct {
 	out   []float32 // (T, H)
 
 	gate, up, act, importance []float32 // (T, M) of one layer
+
+	device *device // nil: by products over all tokens
 }
 
 // forwardBytes is what newForward allocates: for strips of at most t rows, and a cache of that many layers and positions.
@@ -75,13 +77,22 @@ func (f *forward) score(x []float32, st *strip) (*answer, error) {
 	}
 	best := make([][]model.Ranked, n)
 	f.batch.TopLogProbs(a.logProbs, best, 1, f.out, st.targets)
+	for i := range best {
+		if len(best[i]) > 0 {
+			a.top[i] = best[i][0].ID
+		}
+	}
+	return a, f.finite(a, st)
+}
+
+// finite refuses log-probabilities that no sum can be made of.
+func (f *forward) finite(a *answer, st *strip) error {
 	for i, v := range a.logProbs {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return nil, format.Inputf("%s: token %d: the model's scores are not finite", f.w.b.Dir, st.rows[i]+1)
+			return format.Inputf("%s: token %d: the model's scores are not finite", f.w.b.Dir, st.rows[i]+1)
 		}
-		a.top[i] = best[i][0].ID
 	}
-	return a, nil
+	return nil
 }
 
 // wants is what the rungs need of an exact pass.
@@ -139,24 +150,52 @@ type shared struct {
 	seed               [][]float32 // per layer from the smallest d: row 0's importance (M), if it is at position 0
 }
 
+// newShared makes room for what is wanted.
+func newShared(st *strip, w *wants, h, layers int) *shared {
+	s := &shared{strip: st, in: map[int][]float32{}, sites: map[int][]float32{}, gate0: map[*selector][]int32{}, seed: make([][]float32, layers)}
+	if w.features {
+		n := len(st.ids) * h
+		s.attn, s.mlpIn, s.resid = make([]float32, n), make([]float32, n), make([]float32, n)
+	}
+	return s
+}
+
+// look keeps the stream at a site that is wanted.
+func (s *shared) look(w *wants, site int, x []float32) {
+	if slices.Contains(w.sites, site) {
+		s.sites[site] = slices.Clone(x)
+	}
+}
+
 // pass runs a strip through whole layers. full asks for the answer too; without it only what is wanted is computed.
 func (f *forward) pass(ctx context.Context, st *strip, w *wants, full bool) (*shared, *answer, error) {
+	if f.device == nil {
+		return f.passBatch(ctx, st, w, full)
+	}
+	var a *answer
+	var err error
+	if full { // what is exact on a device runs by products too
+		if _, a, err = f.passBatch(ctx, st, &wants{}, true); err != nil {
+			return nil, nil, err
+		}
+	}
+	if len(w.dense) == 0 {
+		return nil, a, nil
+	}
+	s, err := f.passRows(ctx, st, w)
+	return s, a, err
+}
+
+// passBatch is pass by products over all tokens.
+func (f *forward) passBatch(ctx context.Context, st *strip, w *wants, full bool) (*shared, *answer, error) {
 	c := f.w.c
 	h, m, t, parts := c.Hidden, c.Intermediate, len(st.ids), st.parts
 	x := f.x[:t*h]
 	f.w.m.EmbedTokens(x, st.ids)
-	s := &shared{strip: st, in: map[int][]float32{}, sites: map[int][]float32{}, gate0: map[*selector][]int32{}, seed: make([][]float32, c.Layers)}
-	if w.features {
-		s.attn, s.mlpIn, s.resid = make([]float32, t*h), make([]float32, t*h), make([]float32, t*h)
-	}
+	s := newShared(st, w, h, c.Layers)
 	last := -1
 	if len(w.dense) > 0 {
 		last = w.dense[len(w.dense)-1]
-	}
-	look := func(site int) {
-		if slices.Contains(w.sites, site) {
-			s.sites[site] = slices.Clone(x)
-		}
 	}
 	for l, layer := range f.w.m.Layers {
 		if err := ctx.Err(); err != nil {
@@ -175,13 +214,13 @@ func (f *forward) pass(ctx context.Context, st *strip, w *wants, full bool) (*sh
 		if err != nil {
 			return nil, nil, err
 		}
-		look(2 * l)
+		s.look(w, 2*l, x)
 		var out []float32
 		if l == 0 {
 			out = s.attn
 		}
 		f.attention(layer, x, parts, layerKV(f.exact, l), out)
-		look(predictor.MLPSite(l))
+		s.look(w, predictor.MLPSite(l), x)
 		in := f.batch.BeginMLP(layer, x, t)
 		if l == 0 && w.features {
 			copy(s.mlpIn, in)

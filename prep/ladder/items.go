@@ -2,6 +2,7 @@ package ladder
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"neuroprefetcher/prep/stage"
@@ -127,11 +128,9 @@ func (r *runner) items(ctx context.Context, prefix []*strip, qs []question, dens
 			if len(s.Items) >= first+n {
 				continue
 			}
-			if err := r.answer(ctx, i, s, shots, group[len(s.Items)-first:], qs, p); err != nil {
+			err := r.answer(ctx, i, s, shots, group[len(s.Items)-first:], qs, p)
+			if err := errors.Join(err, s.save()); err != nil {
 				return fmt.Errorf("%s: %w", r.rungs[i], err)
-			}
-			if err := s.save(); err != nil {
-				return err
 			}
 		}
 		first += n
@@ -142,6 +141,11 @@ func (r *runner) items(ctx context.Context, prefix []*strip, qs []question, dens
 // exactItems runs the exact passes of the shots and of a group, and the dense rung where it is not there yet.
 func (r *runner) exactItems(ctx context.Context, prefix []*strip, first, n int, qs []question, w *wants, dense *state, p *stage.Progress) (shots, group []*shared, err error) {
 	lacks := len(dense.Items) < first+n
+	defer func() {
+		if lacks {
+			err = errors.Join(err, dense.save())
+		}
+	}()
 	for _, st := range prefix {
 		s, _, err := r.f.pass(ctx, st, w, lacks)
 		if err != nil {
@@ -160,9 +164,6 @@ func (r *runner) exactItems(ctx context.Context, prefix []*strip, first, n int, 
 			dense.Items = append(dense.Items, eval.Pick(qs[at].item, qs[at].sums(a)))
 			p.Add(1)
 		}
-	}
-	if lacks {
-		return shots, group, dense.save()
 	}
 	return shots, group, nil
 }

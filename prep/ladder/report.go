@@ -20,6 +20,7 @@ type Protocol struct {
 	Layers    int      `json:"layers"`
 	Neurons   int      `json:"neurons"`
 	RowStride int      `json:"row_stride"` // bytes that reading one neuron moves
+	Device    bool     `json:"device_arithmetic"`
 
 	TextSHA256 string `json:"text_sha256,omitempty"`
 	Tokens     int    `json:"tokens,omitempty"` // of the whole text

@@ -27,6 +27,8 @@ type Options struct {
 	Budgets   []Budget  // of what is read, besides no limit
 	Margins   []float32 // in scores; none: 0
 
+	Device bool // by the kernels of the token loop: slower, and the figures of nprun eval bit for bit
+
 	Text    string // file; "" leaves perplexity out
 	Window  int    // 0: 512, at most the model's context
 	Windows int    // 0 is all
@@ -138,7 +140,7 @@ func (l *run) load() error {
 	o, b := l.o, l.bs[0]
 	m := &b.Manifest.Model
 	p := &l.report.Protocol
-	p.Layers, p.Neurons, p.RowStride = m.Layers, m.Intermediate, b.Manifest.Rows.Stride
+	p.Layers, p.Neurons, p.RowStride, p.Device = m.Layers, m.Intermediate, b.Manifest.Rows.Stride, o.Device
 	for _, b := range l.bs {
 		p.Bundles = append(p.Bundles, filepath.Base(filepath.Clean(b.Dir)))
 	}
@@ -264,11 +266,15 @@ func (l *run) warn(f string, a ...any) {
 // states opens what earlier runs left.
 func (l *run) states() (err error) {
 	open := func(data any) (dense *state, of []*state, err error) {
+		sparse := data
+		if l.o.Device {
+			sparse = map[string]any{"on": data, "arithmetic": "device"}
+		}
 		if dense, err = openState(l.e.Work, l.bs, Rung{Selector: DenseName}, data); err != nil {
 			return nil, nil, err
 		}
 		for _, r := range l.rungs {
-			s, err := openState(l.e.Work, l.bs, r, data)
+			s, err := openState(l.e.Work, l.bs, r, sparse)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -390,7 +396,11 @@ func (l *run) prepare(ctx context.Context, longest, layers, positions int) (*for
 		room -= layerBytes(g)
 		l.e.Note("the layers do not fit in --memory together: each is read when it is needed")
 	}
-	return newForward(w, longest, layers, positions), sels, min(groupMost, groupMin+room/2), nil
+	f := newForward(w, longest, layers, positions)
+	if l.o.Device {
+		f.device = newDevice(w, longest, positions)
+	}
+	return f, sels, min(groupMost, groupMin+room/2), nil
 }
 
 // summary makes the report of what the states hold.

@@ -90,7 +90,11 @@ func (p *pass) run(ctx context.Context, s *shared, ty *tally) (*answer, error) {
 		}
 		layer := f.w.m.Layers[l]
 		p.ahead(2*l, x)
-		f.attention(layer, x, st.parts, layerKV(f.kv, l), nil)
+		if f.device != nil {
+			f.attentionRows(layer, x, st, layerKV(f.kv, l), nil)
+		} else {
+			f.attention(layer, x, st.parts, layerKV(f.kv, l), nil)
+		}
 		p.ahead(predictor.MLPSite(l), x)
 		p.mlp(l, layer, rows, x, ty)
 	}
@@ -100,6 +104,9 @@ func (p *pass) run(ctx context.Context, s *shared, ty *tally) (*answer, error) {
 			ty.Tokens--
 		}
 	}
+	if f.device != nil {
+		return f.scoreRows(x, st)
+	}
 	return f.score(x, st)
 }
 
@@ -108,6 +115,11 @@ func (p *pass) run(ctx context.Context, s *shared, ty *tally) (*answer, error) {
 func (p *pass) mlp(l int, layer *model.Layer, rows model.Rows, x []float32, ty *tally) {
 	f, t := p.f, len(p.strip.ids)
 	h, m := f.w.c.Hidden, f.w.c.Intermediate
+	k := p.layer(l)
+	if f.device != nil && ty == nil && p.r.Choice == Predicted {
+		f.mlpRows(layer, rows, x, p.strip, k.mask, nil)
+		return
+	}
 	in := kernels.F32Matrix(f.batch.BeginMLP(layer, x, t), t, h, h)
 	gate, up, act, importance := f.gate[:t*m], f.up[:t*m], f.act[:t*m], f.importance[:t*m]
 	kernels.Gemm(f.pool, kernels.F32Matrix(gate, t, m, m), in, kernels.F16Matrix(rows.Mem, m, h, rows.Stride).T(), false)
@@ -121,7 +133,6 @@ func (p *pass) mlp(l int, layer *model.Layer, rows model.Rows, x []float32, ty *
 			}
 		}
 	})
-	k := p.layer(l)
 	if p.r.Choice == Perfect {
 		p.told(l, k)
 	}
@@ -129,6 +140,10 @@ func (p *pass) mlp(l int, layer *model.Layer, rows model.Rows, x []float32, ty *
 		ty.add(p, l, k)
 	}
 	k.seen = k.seen[:0]
+	if f.device != nil {
+		f.mlpRows(layer, rows, x, p.strip, k.mask, nil)
+		return
+	}
 	f.pool.Run(t, 4, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			keep(act[i*m:(i+1)*m], k.mask[i*p.words:(i+1)*p.words])

@@ -2,6 +2,7 @@ package ladder
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"neuroprefetcher/prep/stage"
@@ -85,18 +86,9 @@ func (r *runner) text(ctx context.Context, dense *state, states []*state, p *sta
 					return err
 				}
 			}
-			for at := len(s.Windows); at < first+n; at++ {
-				if err := passes[i].window(ctx, group[at-first], dense.Top[at], s); err != nil {
-					return fmt.Errorf("%s: window %d: %w", r.rungs[i], at, err)
-				}
-				p.Add(1)
-			}
-			s.Resident = nil
-			for _, k := range passes[i].layers {
-				s.Resident = append(s.Resident, residents(k.slots))
-			}
-			if err := s.save(); err != nil {
-				return err
+			err := r.windows(ctx, passes[i], s, group[len(s.Windows)-first:], dense, p)
+			if err := errors.Join(err, s.save()); err != nil {
+				return fmt.Errorf("%s: %w", r.rungs[i], err)
 			}
 		}
 		first += n
@@ -104,10 +96,30 @@ func (r *runner) text(ctx context.Context, dense *state, states []*state, p *sta
 	return nil
 }
 
+// windows measures a rung on the next windows of a group. What it got to before an error is in the state.
+func (r *runner) windows(ctx context.Context, pass *pass, s *state, group []*shared, dense *state, p *stage.Progress) error {
+	for _, sh := range group {
+		at := len(s.Windows)
+		if err := pass.window(ctx, sh, dense.Top[at], s); err != nil {
+			return fmt.Errorf("window %d: %w", at, err)
+		}
+		s.Resident = nil
+		for _, k := range pass.layers {
+			s.Resident = append(s.Resident, residents(k.slots))
+		}
+		p.Add(1)
+	}
+	return nil
+}
+
 // exactGroup runs the exact passes of a group, and the dense rung where it is not there yet.
-func (r *runner) exactGroup(ctx context.Context, first, n int, w *wants, dense *state, p *stage.Progress) ([]*shared, error) {
-	var group []*shared
+func (r *runner) exactGroup(ctx context.Context, first, n int, w *wants, dense *state, p *stage.Progress) (group []*shared, err error) {
 	had := len(dense.Windows)
+	defer func() {
+		if len(dense.Windows) > had {
+			err = errors.Join(err, dense.save())
+		}
+	}()
 	for at := first; at < first+n; at++ {
 		full := at >= len(dense.Windows)
 		s, a, err := r.f.pass(ctx, r.strips[at], w, full)
@@ -121,9 +133,6 @@ func (r *runner) exactGroup(ctx context.Context, first, n int, w *wants, dense *
 			dense.Windows, dense.Top = append(dense.Windows, t), append(dense.Top, a.top)
 			p.Add(1)
 		}
-	}
-	if len(dense.Windows) > had {
-		return group, dense.save()
 	}
 	return group, nil
 }
