@@ -22,7 +22,9 @@ func dot8F16(out *[8]float32, x []float32, w, _ *[8][]uint16) {
 	dot8F16Generic(out, x, w)
 }
 
-func dotQ4I8(x *Q8, codes []byte, scales []uint16) float32     { return dotQ4I8Generic(x, codes, scales) }
+func gemvQ4I8(dst []float32, x *Q8, codes []byte, scales []uint16) {
+	gemvQ4I8Generic(dst, x, codes, scales)
+}
 func dotQ4(x []float32, codes []byte, scales []uint16) float32 { return dotQ4Generic(x, codes, scales) }
 
 func axpyF32(y []float32, a float32, x []float32) { axpyF32Generic(y, a, x) }

@@ -11,17 +11,18 @@ func dotQ4(x []float32, codes []byte, scales []uint16) float32 {
 	return dotQ4Generic(x, codes, scales)
 }
 
-func dotQ4I8(x *Q8, codes []byte, scales []uint16) float32 {
+func gemvQ4I8(dst []float32, x *Q8, codes []byte, scales []uint16) {
 	if useAVX2 {
-		return dotQ4I8AVX2(unsafe.SliceData(x.codes), unsafe.SliceData(x.bias), unsafe.SliceData(x.scales), unsafe.SliceData(codes), unsafe.SliceData(scales), len(scales))
+		gemvQ4I8AVX2(unsafe.SliceData(dst), len(dst), unsafe.SliceData(x.codes), unsafe.SliceData(x.bias), unsafe.SliceData(x.scales), unsafe.SliceData(codes), unsafe.SliceData(scales), len(x.scales))
+		return
 	}
-	return dotQ4I8Generic(x, codes, scales)
+	gemvQ4I8Generic(dst, x, codes, scales)
 }
 
-// Assembly, groups ≥ 1.
+// Assembly, rows and groups ≥ 1.
 
 //go:noescape
 func dotQ4AVX2(x *float32, codes *byte, scales *uint16, groups int) float32
 
 //go:noescape
-func dotQ4I8AVX2(x *int8, bias *int32, xscales *float32, codes *byte, scales *uint16, groups int) float32
+func gemvQ4I8AVX2(dst *float32, rows int, x *int8, bias *int32, xscales *float32, codes *byte, scales *uint16, groups int)

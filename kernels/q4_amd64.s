@@ -67,20 +67,24 @@ group:
 DATA q4ones<>+0(SB)/8, $0x0001000100010001
 GLOBL q4ones<>(SB), RODATA|NOPTR, $8
 
-// func dotQ4I8AVX2(x *int8, bias *int32, xscales *float32, codes *byte, scales *uint16, groups int) float32
+// func gemvQ4I8AVX2(dst *float32, rows int, x *int8, bias *int32, xscales *float32, codes *byte, scales *uint16, groups int)
 //
 // As the generic version, to the bit: the lanes are those of Y0. Eight groups at
 // a time have their factors computed at once, in the frame. A product of a code
 // 0..15 and one of x, two of them added, fits 16 bits.
-TEXT ·dotQ4I8AVX2(SB), NOSPLIT, $32-52
-	MOVQ x+0(FP), SI
-	MOVQ bias+8(FP), BX
-	MOVQ xscales+16(FP), R8
-	MOVQ codes+24(FP), DI
-	MOVQ scales+32(FP), DX
-	MOVQ groups+40(FP), CX
+TEXT ·gemvQ4I8AVX2(SB), NOSPLIT, $32-64
+	MOVQ dst+0(FP), R9
+	MOVQ rows+8(FP), R10
+	MOVQ codes+40(FP), DI
+	MOVQ scales+48(FP), DX
 	VBROADCASTI128 q4low<>(SB), Y14
 	VPBROADCASTQ q4ones<>(SB), Y15
+
+row:
+	MOVQ x+16(FP), SI
+	MOVQ bias+24(FP), BX
+	MOVQ xscales+32(FP), R8
+	MOVQ groups+56(FP), CX
 	VXORPS X0, X0, X0
 	SUBQ $8, CX
 	JLT  few
@@ -211,6 +215,9 @@ sum:
 	VADDPS X1, X0, X0
 	VMOVSHDUP X0, X1
 	VADDSS X1, X0, X0
-	VMOVSS X0, ret+48(FP)
+	VMOVSS X0, (R9)
+	ADDQ $4, R9
+	DECQ R10
+	JNZ  row
 	VZEROUPPER
 	RET

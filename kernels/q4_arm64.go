@@ -11,11 +11,15 @@ func dotQ4(x []float32, codes []byte, scales []uint16) float32 {
 	return dotQ4Generic(x, codes, scales)
 }
 
-func dotQ4I8(x *Q8, codes []byte, scales []uint16) float32 {
-	if useNEON {
-		return dotQ4I8NEON(unsafe.SliceData(x.codes), unsafe.SliceData(x.scales), unsafe.SliceData(codes), unsafe.SliceData(scales), len(scales))
+func gemvQ4I8(dst []float32, x *Q8, codes []byte, scales []uint16) {
+	if !useNEON {
+		gemvQ4I8Generic(dst, x, codes, scales)
+		return
 	}
-	return dotQ4I8Generic(x, codes, scales)
+	groups := len(x.scales)
+	for r := range dst {
+		dst[r] = dotQ4I8NEON(unsafe.SliceData(x.codes), unsafe.SliceData(x.scales), &codes[r*groups*Q4Group/2], &scales[r*groups], groups)
+	}
 }
 
 // Assembly, groups ≥ 1.

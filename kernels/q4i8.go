@@ -63,12 +63,17 @@ func GemvQ4I8(dst []float32, x *Q8, codes []byte, scales []uint16) {
 	rows, n := len(dst), len(x.codes)
 	groups := n / Q4Group
 	check(len(codes) == rows*n/2 && len(scales) == rows*groups, "GemvQ4I8")
-	if n == 0 {
+	if n == 0 || rows == 0 {
 		clear(dst)
 		return
 	}
+	gemvQ4I8(dst, x, codes, scales)
+}
+
+func gemvQ4I8Generic(dst []float32, x *Q8, codes []byte, scales []uint16) {
+	groups := len(x.scales)
 	for r := range dst {
-		dst[r] = dotQ4I8(x, codes[r*n/2:(r+1)*n/2], scales[r*groups:(r+1)*groups])
+		dst[r] = dotQ4I8Generic(x, codes[r*groups*Q4Group/2:], scales[r*groups:][:groups])
 	}
 }
 
