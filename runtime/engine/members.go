@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"neuroprefetcher/format/bundle"
+	"neuroprefetcher/runtime/storage"
 )
 
 // usedMembers are the members whose values this engine works with and that carry no checksums of their own, as records
@@ -31,6 +32,7 @@ func (e *Engine) verifyMembers(ctx context.Context) (wait func(abandon bool) err
 				done <- err
 				return
 			}
+			e.forgetPages(name)
 		}
 		done <- nil
 	}()
@@ -40,5 +42,13 @@ func (e *Engine) verifyMembers(ctx context.Context) (wait func(abandon bool) err
 		}
 		defer cancel()
 		return <-done
+	}
+}
+
+// forgetPages takes a member that was read out of the page cache, where the budget is what forces reads: a control group counts
+// its pages as ours.
+func (e *Engine) forgetPages(name string) {
+	if e.Plan.Mode != ModeResident {
+		storage.DropCache(e.Bundle.Path(name))
 	}
 }

@@ -250,6 +250,7 @@ func (e *Engine) loadResident(ctx context.Context) (err error) {
 		return format.IOf("%s: %w", path, err)
 	}
 	defer f.Close()
+	defer e.forgetPages(bundle.MemberResident) // the checking of checksums does so too: the later one counts
 	return e.m.Load(&interruptible{model.FileSource{T: t, F: f}, ctx}, e.halves, true)
 }
 
