@@ -17,7 +17,7 @@ func app() *cli.App {
 		Description: "Most people need only this:\n\n   npprep prepare --model DIR --text calibration.txt --out model.np\n\n" +
 			"Without a text at hand, --text self:100000 lets the model write its own.\n\n" +
 			"prepare runs repack, threshold, capture, cluster, train, moments, regress and bundle in order and skips what is up to date.\n" +
-			"Ctrl-C is safe: the next run goes on where this one stopped.\n\n" +
+			"It ends with report.html in the work folder. Ctrl-C is safe: the next run goes on where this one stopped.\n\n" +
 			"Exit codes: 0 done, 2 usage, 3 bad input, 4 does not fit, 5 I/O, 130 interrupted.",
 		Commands: []*cli.Command{
 			importCommand(),
@@ -44,7 +44,7 @@ func app() *cli.App {
 				"npprep repack --model DIR --work DIR", modelFlag, workFlag, repackFlags),
 			stageCommand("bundle", "put everything together and publish the bundle",
 				"npprep bundle --model DIR --work DIR --out model.np --sparsity 0.62", modelFlag, workFlag, bundleFlags, selectorFlags),
-			prepareCommand(),
+			withReport(prepareCommand()),
 			evalCommand(),
 			clix.InspectCommand("npprep"),
 			clix.VerifyCommand("npprep"),

@@ -95,7 +95,7 @@ func (t *tokenTrace) figures(s runStats, note string) map[string]plots.Figure {
 			reuse.X, reuse.Y = append(reuse.X, float64(i+1)), append(reuse.Y, 1-float64(r.rows)/float64(r.needed))
 		}
 	}
-	token := plots.Axis{Label: "token"}
+	token := plots.Axis{Label: "token", Whole: true}
 	all["reads"] = plots.Figure{Title: "Read volume over tokens", Note: note, X: token, Y: plots.Axis{Label: "read per token", Unit: "MiB"}, Series: []plots.Series{read},
 		Marks: []plots.Mark{{Label: fmt.Sprintf("mean %s", clix.FormatSize(int64(s.ReadPerToken))), At: s.ReadPerToken / (1 << 20), Horizontal: true}}}
 	if len(reuse.Y) > 0 {
@@ -165,7 +165,7 @@ func regime(p measure.Point) string {
 // calibrationFigure is tok/s over d, with what bounds it shaded, d* and stream mode marked.
 func calibrationFigure(c *measure.Calibration, model string) plots.Figure {
 	f := plots.Figure{Title: "Speed over the dense prefix", Note: fmt.Sprintf("%s; budget %s, K_max = %d, selector %s, %d threads", model, clix.FormatSize(c.Budget), c.KMax, c.Selector, c.Threads),
-		X: plots.Axis{Label: "dense prefix d", Unit: "layers"}, Y: plots.Axis{Label: "speed", Unit: "tok/s"}}
+		X: plots.Axis{Label: "dense prefix d", Unit: "layers", Whole: true}, Y: plots.Axis{Label: "speed", Unit: "tok/s"}}
 	s := plots.Series{Name: "sparse"}
 	var ps []measure.Point
 	for _, p := range c.Points {

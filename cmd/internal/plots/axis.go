@@ -2,6 +2,7 @@ package plots
 
 import (
 	"math"
+	"slices"
 	"strconv"
 )
 
@@ -64,6 +65,9 @@ func newScale(a Axis, lo, hi float64, zero bool, want int) scale {
 	}
 	if s.ticks == nil {
 		s.ticks = linearTicks(s.lo, s.hi, want)
+		if a.Whole {
+			s.ticks = slices.DeleteFunc(linearTicks(s.lo, s.hi, min(want, max(int(s.hi-s.lo), 1))), func(t Tick) bool { return t.At != math.Trunc(t.At) })
+		}
 	}
 	return s
 }

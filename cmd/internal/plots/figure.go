@@ -34,6 +34,7 @@ type Axis struct {
 	Label    string
 	Unit     string // behind the label, in brackets
 	Log      bool   // values must be above 0
+	Whole    bool   // ticks at whole numbers only
 	Free     bool   // a linear Y axis need not begin at 0
 	Min, Max float64
 	Ticks    []Tick // instead of round numbers
