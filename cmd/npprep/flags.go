@@ -43,11 +43,20 @@ func textFlags() []cli.Flag {
 	return append(sampleFlags(), &cli.Float64Flag{Name: "density", Value: 0.40, Usage: "`SHARE` of neurons of a token's mask"})
 }
 
+func denseFlag() []cli.Flag {
+	return []cli.Flag{&cli.IntFlag{Name: "dense-layers", DefaultText: "a third of the layers", Usage: "dense prefix of `N` layers that the bundle is made for"}}
+}
+
+// vocabTextFlags name the text that was captured.
+func vocabTextFlags() []cli.Flag {
+	return []cli.Flag{&cli.StringSliceFlag{Name: "text", Usage: "calibration text `FILE`, as for capture; may be given again"}}
+}
+
 // lookaheadFlags say from where layers are named; moments and regress must be given the same.
 func lookaheadFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.Float64Flag{Name: "lookahead", DefaultText: "0.5", Usage: "name a layer's neurons `K` layers ahead of its input, in halves: 0.5 is behind the attention of the layer before"},
-		&cli.IntFlag{Name: "dense-layers", DefaultText: "a third of the layers", Usage: "dense prefix of `N` layers that the bundle is made for"},
+		denseFlag()[0],
 		&cli.IntFlag{Name: "ramp", DefaultText: "0", Usage: "name the first `R` layers behind the dense prefix earlier, the first of them by R layers, so that their reads begin before it ends"},
 	}
 }
@@ -60,6 +69,17 @@ func clusterFlags() []cli.Flag {
 	return []cli.Flag{&cli.IntFlag{Name: "centroids", Value: 512, Usage: "`K` centroids per layer and projection"}}
 }
 
+func vocabFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.IntFlag{Name: "joint-centroids", DefaultText: "from the model's size", Usage: "`K` centroids of a layer's joint vocabulary, for the selector centroid"},
+		&cli.IntFlag{Name: "vocab-tokens", DefaultText: "65536, at most capture's", Usage: "make vocabularies and score rows from at most `N` of the captured tokens"},
+	}
+}
+
+func selectorFlags() []cli.Flag {
+	return []cli.Flag{&cli.StringFlag{Name: "selectors", DefaultText: "lookahead,paper,static", Usage: "selectors `NAME,...` that the bundle has, the default first; paper+ and centroid may be added"}}
+}
+
 func trainFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.IntFlag{Name: "dim", DefaultText: "from the model's size", Usage: "`WIDTH` of the predictor"},
@@ -67,6 +87,16 @@ func trainFlags() []cli.Flag {
 		&cli.IntFlag{Name: "batch", DefaultText: "256", Usage: "`TOKENS` per step"},
 		&cli.Float64Flag{Name: "lr", DefaultText: "0.002", Usage: "highest learning `RATE`"},
 	}
+}
+
+// importFlags let the predictor be trained elsewhere.
+func importFlags() []cli.Flag {
+	return []cli.Flag{&cli.StringFlag{Name: "import", Usage: "train no predictor: take the weights that pipelines/ddp/train.py wrote to `FILE`"}}
+}
+
+// exportFlags are the train command's.
+func exportFlags() []cli.Flag {
+	return []cli.Flag{&cli.StringFlag{Name: "export", Usage: "train nothing: write the data set for pipelines/ddp/train.py to `DIR`"}}
 }
 
 func repackFlags() []cli.Flag {

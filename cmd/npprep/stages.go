@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"path/filepath"
 	"runtime"
@@ -18,16 +19,23 @@ import (
 	"neuroprefetcher/prep/prepare"
 	"neuroprefetcher/prep/self"
 	"neuroprefetcher/prep/stage"
+	"neuroprefetcher/prep/train"
 	"neuroprefetcher/runtime/engine"
 )
 
 // stageCommand makes the command of one stage.
 func stageCommand(name, usage, example string, sets ...flagSet) *cli.Command {
+	if name == "train" {
+		sets = append(sets, exportFlags, importFlags)
+	}
 	return &cli.Command{
 		Name: name, Usage: usage, UsageText: example,
 		Description: "Does nothing if its outputs in the work folder are up to date; goes on where an interrupted run stopped.\n\nExample:\n   " + example,
 		Flags:       flags(append(sets, runFlags)),
 		Action: func(c *cli.Context) error {
+			if dir := c.String("export"); dir != "" {
+				return exportTraining(c, dir)
+			}
 			return run(c, func(ctx context.Context, e *stage.Env, o prepare.Options) error {
 				if o.Self > 0 && name != self.Name {
 					if _, err := self.Run(ctx, e, self.Options{Checkpoint: o.Checkpoint, Tokens: o.Self, Window: o.Window}); err != nil {
@@ -42,6 +50,27 @@ func stageCommand(name, usage, example string, sets ...flagSet) *cli.Command {
 	}
 }
 
+// exportTraining writes the train stage's data set instead of running it.
+func exportTraining(c *cli.Context, dir string) error {
+	if c.IsSet("import") {
+		return clix.Usagef("--export and --import: give one")
+	}
+	var values map[string]any
+	err := open(c, func(ctx context.Context, e *stage.Env, o prepare.Options) (err error) {
+		values, err = train.Export(ctx, e, train.Options{Config: o.Checkpoint.Config, Dim: o.Dim, Epochs: o.Epochs, Batch: o.Batch, LR: o.LR}, dir)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		return clix.WriteJSON(c.App.Writer, values)
+	}
+	_, err = fmt.Fprintf(c.App.Writer, "export     %v: %v tokens to train on, %v held out; width %v, %v parameters\n",
+		dir, values["tokens"], values["heldout_tokens"], values["dim"], values["parameters"])
+	return err
+}
+
 func prepareCommand() *cli.Command {
 	return &cli.Command{
 		Name: "prepare", Usage: "do everything: calibrate, repack and bundle",
@@ -49,7 +78,7 @@ func prepareCommand() *cli.Command {
 		Description: "Runs all stages in order and skips what is up to date. Without --work, the work folder is the bundle's name with .work behind it.\n\n" +
 			"Examples:\n   npprep prepare --model Mistral-7B-v0.1 --text calibration.txt --sparsity 0.62 --out mistral.np\n" +
 			"   npprep prepare --model Mistral-7B-v0.1 --dense --out mistral-dense.np",
-		Flags: flags([]flagSet{modelFlag, workFlag, bundleFlags, textFlags, clusterFlags, trainFlags, lookaheadFlags, regressFlags, repackFlags, runFlags}),
+		Flags: flags([]flagSet{modelFlag, workFlag, bundleFlags, textFlags, clusterFlags, trainFlags, importFlags, selectorFlags, vocabFlags, lookaheadFlags, regressFlags, repackFlags, runFlags}),
 		Action: func(c *cli.Context) error {
 			return run(c, func(ctx context.Context, e *stage.Env, o prepare.Options) error {
 				_, err := prepare.Run(ctx, e, o)
@@ -67,8 +96,22 @@ func flags(sets []flagSet) []cli.Flag {
 	return out
 }
 
-// run reads the flags, opens the checkpoint, runs f and prints the reports.
+// run opens the checkpoint, runs f and prints the reports.
 func run(c *cli.Context, f func(ctx context.Context, e *stage.Env, o prepare.Options) error) error {
+	var reports []stage.Report
+	err := open(c, func(ctx context.Context, e *stage.Env, o prepare.Options) error {
+		err := f(ctx, e, o)
+		reports = e.Reports()
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return printReports(c, reports)
+}
+
+// open reads the flags, opens the checkpoint and runs f.
+func open(c *cli.Context, f func(ctx context.Context, e *stage.Env, o prepare.Options) error) error {
 	e, err := env(c)
 	if err != nil {
 		return err
@@ -95,7 +138,7 @@ func run(c *cli.Context, f func(ctx context.Context, e *stage.Env, o prepare.Opt
 		}
 		return err
 	}
-	return printReports(c, e.Reports())
+	return nil
 }
 
 // selfText takes a text self:TOKENS for the file that the self stage will write.
@@ -172,11 +215,15 @@ func options(c *cli.Context) (prepare.Options, error) {
 	o := prepare.Options{
 		Texts: c.StringSlice("text"), Tokens: c.Int("tokens"), Window: c.Int("window"), Density: c.Float64("density"),
 		Centroids: c.Int("centroids"),
-		Dim:       c.Int("dim"), Epochs: c.Int("epochs"), Batch: c.Int("batch"), LR: c.Float64("lr"),
+		Dim:       c.Int("dim"), Epochs: c.Int("epochs"), Batch: c.Int("batch"), LR: c.Float64("lr"), Import: c.String("import"),
 		Rank: c.Int("rank"), DenseLayers: c.Int("dense-layers"), Ramp: c.Int("ramp"),
+		JointCentroids: c.Int("joint-centroids"), VocabTokens: c.Int("vocab-tokens"),
 		RecordAlign: c.Int("record-align"),
 		Out:         c.String("out"), Dense: c.Bool("dense"), KMax: c.Int("k-max"), Sparsity: c.Float64("sparsity"),
 		Tool: "npprep " + clix.Version,
+	}
+	if s := c.String("selectors"); s != "" {
+		o.Selectors = strings.Split(s, ",")
 	}
 	name, ahead := c.Command.Name, c.Float64("lookahead")
 	if c.IsSet("lookahead") {
@@ -192,7 +239,7 @@ func options(c *cli.Context) (prepare.Options, error) {
 		}
 	}
 	needsOut := name == "bundle" || name == "prepare"
-	needsText := name == "threshold" || name == "capture" || name == "moments" || name == "prepare" && !o.Dense
+	needsText := name == "threshold" || name == "capture" || name == "vocab" || name == "moments" || name == "prepare" && !o.Dense
 	switch {
 	case needsOut && o.Out == "":
 		return o, clix.Usagef("no bundle directory given (--out DIR)")
@@ -208,7 +255,7 @@ func options(c *cli.Context) (prepare.Options, error) {
 		return o, clix.Usagef("--k-max %d: must be at least 1", o.KMax)
 	case needsOut && !(o.Sparsity >= 0 && o.Sparsity < 1):
 		return o, clix.Usagef("--sparsity %v: must be at least 0 and below 1", o.Sparsity)
-	case needsText && name != "moments" && !(o.Density > 0 && o.Density <= 1):
+	case needsText && name != "moments" && name != "vocab" && !(o.Density > 0 && o.Density <= 1):
 		return o, clix.Usagef("--density %v: must be above 0 and at most 1", o.Density)
 	case !(ahead >= 0 && ahead <= 31) || 2*ahead != math.Trunc(2*ahead):
 		return o, clix.Usagef("--lookahead %v: must be 0 to 31 layers, in halves", ahead)
@@ -216,7 +263,7 @@ func options(c *cli.Context) (prepare.Options, error) {
 		return o, clix.Usagef("--record-align %d: must be 4096, or left out", o.RecordAlign)
 	case !(o.LR >= 0 && o.LR < 1):
 		return o, clix.Usagef("--lr %v: must be above 0 and below 1", o.LR)
-	case o.Tokens < 0 || o.Window < 0 || o.Centroids < 0 || o.Dim < 0 || o.Epochs < 0 || o.Batch < 0 || o.Rank < 0 || o.DenseLayers < 0 || o.Ramp < 0:
+	case o.Tokens < 0 || o.Window < 0 || o.Centroids < 0 || o.Dim < 0 || o.Epochs < 0 || o.Batch < 0 || o.Rank < 0 || o.DenseLayers < 0 || o.Ramp < 0 || o.JointCentroids < 0 || o.VocabTokens < 0:
 		return o, clix.Usagef("a negative number makes no sense here")
 	case (name == "cluster" || name == "prepare") && o.Centroids == 0:
 		return o, clix.Usagef("--centroids 0: must be at least 1")

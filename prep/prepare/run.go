@@ -3,6 +3,7 @@ package prepare
 import (
 	"context"
 	"path/filepath"
+	"slices"
 
 	"neuroprefetcher/format"
 	"neuroprefetcher/format/bundle"
@@ -17,6 +18,7 @@ import (
 	"neuroprefetcher/prep/stage"
 	"neuroprefetcher/prep/threshold"
 	"neuroprefetcher/prep/train"
+	"neuroprefetcher/prep/vocab"
 )
 
 // Options of all stages. Zero values are the stages' defaults.
@@ -36,13 +38,19 @@ type Options struct {
 	Epochs int
 	Batch  int
 	LR     float64
+	Import string // the predictor's weights, trained elsewhere
 
 	Lag         int // see predictor.Source
 	Rank        int // of the lookahead factors
 	DenseLayers int // dense prefix that the bundle is made for
 	Ramp        int // first layers behind it that are named earlier
 
+	JointCentroids int // of a joint vocabulary
+	VocabTokens    int // that vocabularies and score rows are made from
+
 	RecordAlign int
+
+	Selectors []string // nil: assemble.DefaultSelectors
 
 	Out      string
 	Dense    bool // no calibration, centroids or predictor
@@ -54,42 +62,51 @@ type Options struct {
 // A Stage is one step of the preparation.
 type Stage struct {
 	Name   string
-	Sparse bool // left out for a dense bundle
+	Sparse bool     // left out for a dense bundle
+	For    []string // left out where none of these selectors is wanted; nil: it never is
 	Run    func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error)
 }
 
 // Stages are all steps in their order.
 var Stages = []Stage{
-	{"repack", false, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
+	{"repack", false, nil, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 		return repack.Run(ctx, e, repack.Options{Checkpoint: o.Checkpoint, RecordAlign: o.RecordAlign})
 	}},
-	{self.Name, true, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
+	{self.Name, true, nil, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 		return self.Run(ctx, e, o.self())
 	}},
-	{"threshold", true, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
+	{"threshold", true, nil, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 		t := o.threshold()
 		t.Shard = o.Shard
 		return threshold.Run(ctx, e, t)
 	}},
-	{"capture", true, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
+	{"capture", true, nil, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 		return capture.Run(ctx, e, capture.Options{Checkpoint: o.Checkpoint, Texts: o.Texts, Tokens: o.Tokens, Window: o.Window, Density: o.Density, Shard: o.Shard})
 	}},
-	{"cluster", true, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
+	{"cluster", true, nil, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 		return cluster.Run(ctx, e, o.cluster())
 	}},
-	{"train", true, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
+	{"train", true, []string{bundle.SelectorPaper, bundle.SelectorPaperPlus}, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 		return train.Run(ctx, e, o.train())
 	}},
-	{"moments", true, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
+	{vocab.Name, true, []string{bundle.SelectorPaperPlus, bundle.SelectorCentroid}, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
+		return vocab.Run(ctx, e, o.vocab())
+	}},
+	{train.JointName, true, []string{bundle.SelectorCentroid}, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
+		t := o.train()
+		t.Joint, t.Import = true, ""
+		return train.Run(ctx, e, t)
+	}},
+	{"moments", true, []string{bundle.SelectorLookahead}, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 		m := o.moments()
 		m.Shard = o.Shard
 		return moments.Run(ctx, e, m)
 	}},
-	{"regress", true, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
+	{"regress", true, []string{bundle.SelectorLookahead}, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 		return regress.Run(ctx, e, o.regress())
 	}},
-	{"bundle", false, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
-		return assemble.Run(ctx, e, assemble.Options{Checkpoint: o.Checkpoint, Out: o.Out, Dense: o.Dense, KMax: o.KMax, Sparsity: o.Sparsity, Tool: o.Tool})
+	{"bundle", false, nil, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
+		return assemble.Run(ctx, e, assemble.Options{Checkpoint: o.Checkpoint, Out: o.Out, Dense: o.Dense, KMax: o.KMax, Sparsity: o.Sparsity, Tool: o.Tool, Selectors: o.Selectors})
 	}},
 }
 
@@ -125,6 +142,14 @@ func check(o Options) error {
 	}
 	if err := o.regress().Check(); err != nil {
 		return err
+	}
+	if err := assemble.CheckSelectors(o.Selectors); err != nil {
+		return err
+	}
+	if o.wants(bundle.SelectorPaperPlus, bundle.SelectorCentroid) {
+		if err := o.vocab().Check(); err != nil {
+			return err
+		}
 	}
 	if o.Self == 0 {
 		return threshold.Check(o.threshold())
@@ -169,6 +194,24 @@ func (o Options) cluster() cluster.Options {
 	return cluster.Options{Config: o.Checkpoint.Config, Centroids: o.Centroids}
 }
 
+// wants tells whether one of the selectors is.
+func (o Options) wants(selectors ...string) bool {
+	names := o.Selectors
+	if names == nil {
+		names = assemble.DefaultSelectors
+	}
+	return slices.ContainsFunc(selectors, func(s string) bool { return slices.Contains(names, s) })
+}
+
+func (o Options) vocab() vocab.Options {
+	dense := o.DenseLayers
+	if dense == 0 {
+		dense = regress.DefaultDense(o.Checkpoint.Config.Layers)
+	}
+	return vocab.Options{Checkpoint: o.Checkpoint, Texts: o.Texts, Tokens: o.VocabTokens, Centroids: o.JointCentroids, Dense: dense,
+		Paper: o.wants(bundle.SelectorPaperPlus), Joint: o.wants(bundle.SelectorCentroid)}
+}
+
 func (o Options) moments() moments.Options {
 	lags := moments.DefaultLags
 	if o.Lag > 0 {
@@ -183,7 +226,7 @@ func (o Options) regress() regress.Options {
 }
 
 func (o Options) train() train.Options {
-	return train.Options{Config: o.Checkpoint.Config, Dim: o.Dim, Epochs: o.Epochs, Batch: o.Batch, LR: o.LR}
+	return train.Options{Config: o.Checkpoint.Config, Dim: o.Dim, Epochs: o.Epochs, Batch: o.Batch, LR: o.LR, Import: o.Import}
 }
 
 // Run runs every stage that a bundle of this kind needs. The work folder is locked from the first to the last.
