@@ -13,7 +13,9 @@
 //	x_arm64.go/.s NEON
 //	noasm.go      the choice for every other machine and for the tag purego
 //
-// A few subjects need no assembly of their own and are one file.
+// A few subjects need no assembly of their own and are one file. Rows that are
+// taken eight at a time wait for memory, not for arithmetic: they have an AVX2
+// version, which the level avx512 uses too, and on arm64 are two times four.
 // prefetch.go says what the row kernels ask memory for ahead of time.
 //
 // # Levels
@@ -30,7 +32,8 @@
 //   - AxpyF16, AxpyF32, DownRows and WeightedSumF16 do one fused multiply-add
 //     per element and term, terms in ascending order. Any split of the range
 //     gives the same bits, and so does every level on every machine.
-//   - Conversions, bit kernels and histograms are exact: all levels agree.
+//   - Conversions, bit kernels and histograms are exact: all levels agree. So
+//     does GemvQ4I8, whose comment fixes the order of its sums.
 //   - Dot products and exponentials differ between levels in the last bits;
 //     their tests state the bound. Within one level they are deterministic.
 //   - Nothing here allocates. Wrong lengths are the caller's bug and panic.

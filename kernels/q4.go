@@ -12,13 +12,11 @@ func GemvQ4(dst, x []float32, codes []byte, scales []uint16) {
 	rows, n := len(dst), len(x)
 	groups := n / Q4Group
 	check(n%Q4Group == 0 && len(codes) == rows*n/2 && len(scales) == rows*groups, "GemvQ4")
-	if n == 0 {
+	if n == 0 || rows == 0 {
 		clear(dst)
 		return
 	}
-	for r := range dst {
-		dst[r] = dotQ4(x, codes[r*n/2:(r+1)*n/2], scales[r*groups:(r+1)*groups])
-	}
+	gemvQ4(dst, x, codes, scales)
 }
 
 // PackQ4 writes a row of codes, each −8..7, as GemvQ4 reads it. len(codes) is a multiple of Q4Group.

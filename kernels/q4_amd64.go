@@ -4,11 +4,12 @@ package kernels
 
 import "unsafe"
 
-func dotQ4(x []float32, codes []byte, scales []uint16) float32 {
+func gemvQ4(dst, x []float32, codes []byte, scales []uint16) {
 	if useAVX2 {
-		return dotQ4AVX2(unsafe.SliceData(x), unsafe.SliceData(codes), unsafe.SliceData(scales), len(scales))
+		gemvQ4AVX2(unsafe.SliceData(dst), len(dst), unsafe.SliceData(x), unsafe.SliceData(codes), unsafe.SliceData(scales), len(x)/Q4Group)
+		return
 	}
-	return dotQ4Generic(x, codes, scales)
+	gemvQ4Generic(dst, x, codes, scales)
 }
 
 func gemvQ4I8(dst []float32, x *Q8, codes []byte, scales []uint16) {
@@ -22,7 +23,7 @@ func gemvQ4I8(dst []float32, x *Q8, codes []byte, scales []uint16) {
 // Assembly, rows and groups ≥ 1.
 
 //go:noescape
-func dotQ4AVX2(x *float32, codes *byte, scales *uint16, groups int) float32
+func gemvQ4AVX2(dst *float32, rows int, x *float32, codes *byte, scales *uint16, groups int)
 
 //go:noescape
 func gemvQ4I8AVX2(dst *float32, rows int, x *int8, bias *int32, xscales *float32, codes *byte, scales *uint16, groups int)

@@ -11,14 +11,18 @@ GLOBL q4bias<>(SB), RODATA|NOPTR, $16
 
 // As the generic version, sums in another order.
 
-// func dotQ4AVX2(x *float32, codes *byte, scales *uint16, groups int) float32
-TEXT ·dotQ4AVX2(SB), NOSPLIT, $0-36
-	MOVQ x+0(FP), SI
-	MOVQ codes+8(FP), DI
-	MOVQ scales+16(FP), DX
-	MOVQ groups+24(FP), CX
+// func gemvQ4AVX2(dst *float32, rows int, x *float32, codes *byte, scales *uint16, groups int)
+TEXT ·gemvQ4AVX2(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R9
+	MOVQ rows+8(FP), R10
+	MOVQ codes+24(FP), DI
+	MOVQ scales+32(FP), DX
 	VMOVDQU q4low<>(SB), X14
 	VMOVDQU q4bias<>(SB), X15
+
+row:
+	MOVQ x+16(FP), SI
+	MOVQ groups+40(FP), CX
 	VXORPS X0, X0, X0
 
 group:
@@ -60,7 +64,10 @@ group:
 	VADDPS X1, X0, X0
 	VMOVSHDUP X0, X1
 	VADDSS X1, X0, X0
-	VMOVSS X0, ret+32(FP)
+	VMOVSS X0, (R9)
+	ADDQ $4, R9
+	DECQ R10
+	JNZ  row
 	VZEROUPPER
 	RET
 

@@ -4,11 +4,15 @@ package kernels
 
 import "unsafe"
 
-func dotQ4(x []float32, codes []byte, scales []uint16) float32 {
-	if useNEON {
-		return dotQ4NEON(unsafe.SliceData(x), unsafe.SliceData(codes), unsafe.SliceData(scales), len(scales))
+func gemvQ4(dst, x []float32, codes []byte, scales []uint16) {
+	if !useNEON {
+		gemvQ4Generic(dst, x, codes, scales)
+		return
 	}
-	return dotQ4Generic(x, codes, scales)
+	groups := len(x) / Q4Group
+	for r := range dst {
+		dst[r] = dotQ4NEON(unsafe.SliceData(x), &codes[r*groups*Q4Group/2], &scales[r*groups], groups)
+	}
 }
 
 func gemvQ4I8(dst []float32, x *Q8, codes []byte, scales []uint16) {

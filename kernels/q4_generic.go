@@ -1,5 +1,12 @@
 package kernels
 
+func gemvQ4Generic(dst, x []float32, codes []byte, scales []uint16) {
+	groups := len(x) / Q4Group
+	for r := range dst {
+		dst[r] = dotQ4Generic(x, codes[r*groups*Q4Group/2:], scales[r*groups:][:groups])
+	}
+}
+
 func dotQ4Generic(x []float32, codes []byte, scales []uint16) float32 {
 	const half = Q4Group / 2
 	var sum float64
