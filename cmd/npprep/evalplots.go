@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"neuroprefetcher/cmd/internal/plots"
+	"neuroprefetcher/format/bundle"
 	"neuroprefetcher/prep/ladder"
 )
 
@@ -182,10 +183,10 @@ func accuracy(rs []ladder.Result, d int, note string) plots.Figure {
 		if x.Choice != ladder.Predicted || x.ReadCap > 0 || x.Margin > 0 {
 			continue
 		}
-		if x.TopOneLayers != nil {
+		switch {
+		case x.TopOneLayers != nil:
 			f.Series = append(f.Series, line(x.Selector+": right ids, top 1", d, x.TopOneLayers))
-		}
-		if x.RankLayers != nil {
+		case x.RankLayers != nil && x.Selector != bundle.SelectorStatic:
 			f.Series = append(f.Series, line(x.Selector+": rank correlation of scores", d, x.RankLayers))
 		}
 		f.Series = append(f.Series, line(x.Selector+": of the K_max most important", d, x.HitsLayers))

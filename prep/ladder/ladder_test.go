@@ -60,7 +60,8 @@ func tinyBundle(t *testing.T) string {
 		e := &stage.Env{Work: filepath.Join(p.dir, "work"), Seed: 1, Quiet: true, Log: io.Discard, Pool: kernels.NewPool(0)}
 		defer e.Pool.Close()
 		_, p.err = prepare.Run(context.Background(), e, prepare.Options{Checkpoint: c, Out: filepath.Join(p.dir, "bundle"), Texts: []string{"../../pipelines/tiny/calibration.txt"},
-			Tokens: 2048, Window: 256, Density: 0.4, Centroids: 16, Epochs: 1, KMax: kMax, Tool: "test"})
+			Tokens: 2048, Window: 256, Density: 0.4, Centroids: 16, Epochs: 1, KMax: kMax, Tool: "test", DenseLayers: 2, JointCentroids: 16,
+			Selectors: []string{bundle.SelectorLookahead, bundle.SelectorPaper, bundle.SelectorPaperPlus, bundle.SelectorCentroid, bundle.SelectorStatic}})
 	})
 	if p.err != nil {
 		t.Fatal(p.err)

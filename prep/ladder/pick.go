@@ -17,7 +17,6 @@ type picker struct {
 	saved []int32  // what the strip's first part left resident
 	mask  []uint64 // (T, W) active sets; all neurons at position 0
 	reads []int32  // (T) rows that came in
-	ids   []int32  // (T, tables) predicted
 	seen  []seen   // of every sampleEvery-th row
 }
 
@@ -25,6 +24,7 @@ type picker struct {
 type seen struct {
 	row    int
 	scores []float32 // (M)
+	ids    []int32   // (tables) that were predicted, of a selector with ids
 }
 
 // sampleEvery is how many rows there are to one whose scores are compared with what came.
@@ -159,23 +159,16 @@ func (p *pass) atOnce() {
 func (p *pass) named(l, i int) {
 	k := p.layer(l)
 	p.sel.Scores(l, p.scores)
-	if p.measure {
-		if p.sel.vocab == nil && p.sel.step != nil && i%sampleEvery == 0 {
-			k.seen = append(k.seen, seen{i, slices.Clone(p.scores)})
+	if p.measure && i%sampleEvery == 0 {
+		v := seen{row: i, scores: slices.Clone(p.scores)}
+		if s, ok := p.sel.Selector.(predictor.Namer); ok {
+			v.ids = make([]int32, s.Tables())
+			s.NamedIDs(l, v.ids)
 		}
-		if ids, ok := p.sel.Selector.(namer); ok {
-			k.ids[2*i], k.ids[2*i+1] = ids.IDs(l)
-		}
+		k.seen = append(k.seen, v)
 	}
 	p.choose(k, i, p.scores)
 }
-
-// namer tells which centroids were predicted.
-type namer interface {
-	IDs(layer int) (gate, up int32)
-}
-
-var _ namer = (*predictor.Paper)(nil)
 
 // observe hands row i's features of layer 0 to the selector.
 func (p *pass) observe(i int) {

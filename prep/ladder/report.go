@@ -108,9 +108,9 @@ func (r *Result) text(n int, s, dense *state, g bundle.Geometry) {
 	} else {
 		r.RankLayers = nil
 	}
-	if tables > 0 {
+	if tables > 0 && sampled > 0 {
 		for l := range layers {
-			ids[l] /= float64(tables * tokens)
+			ids[l] /= float64(tables * sampled)
 		}
 		r.TopOneLayers, r.TopOne = ids, mean(ids)
 	}

@@ -48,7 +48,7 @@ func newPass(f *forward, r Rung, sel *selector, t int) (*pass, error) {
 		p.chooser.Cap = r.ReadCap
 	}
 	for l := r.Dense; l < c.Layers; l++ {
-		k := &picker{slots: resident.NewMap(c.Intermediate, r.KMax), mask: make([]uint64, t*p.words), reads: make([]int32, t), ids: make([]int32, 2*t)}
+		k := &picker{slots: resident.NewMap(c.Intermediate, r.KMax), mask: make([]uint64, t*p.words), reads: make([]int32, t)}
 		if sel != nil {
 			if k.pins = sel.Pins(l); len(k.pins) > r.KMax {
 				return nil, format.Inputf("--k-max %d: layer %d has %d pinned neurons, which must fit", r.KMax, l, len(k.pins))
@@ -166,11 +166,7 @@ func keep(act []float32, mask []uint64) {
 // told picks a layer's active sets knowing what it computed.
 func (p *pass) told(l int, k *picker) {
 	f := p.f
-	m := f.w.c.Intermediate
-	norms := make([]float32, m)
-	for i, v := range f.w.norms[l] {
-		norms[i] = float32(v)
-	}
+	m, norms := f.w.c.Intermediate, f.norms(l)
 	for i := range p.strip.ids {
 		switch {
 		case p.whole(i):
@@ -185,4 +181,13 @@ func (p *pass) told(l int, k *picker) {
 			p.choose(k, i, p.scores)
 		}
 	}
+}
+
+// norms are a layer's ‖down‖₂ (M).
+func (f *forward) norms(l int) []float32 {
+	out := make([]float32, len(f.w.norms[l]))
+	for i, v := range f.w.norms[l] {
+		out[i] = float32(v)
+	}
+	return out
 }

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	stateVersion = 1
+	stateVersion = 2
 	stateDir     = "eval"    // in the work folder
 	maxState     = 256 << 20 // of one file
 )

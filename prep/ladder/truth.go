@@ -16,8 +16,8 @@ type tally struct {
 	Reads   []int64   `json:"reads,omitempty"`
 	Recall  []float64 `json:"recall,omitempty"` // share of importance in the active set
 	Hits    []float64 `json:"hits,omitempty"`   // share of the K_max most important neurons in the active set
-	IDs     []int64   `json:"ids,omitempty"`    // predicted ids that are the right ones
-	Tables  int       `json:"tables,omitempty"` // ids of a token and layer, where IDs are counted
+	IDs     []int64   `json:"ids,omitempty"`    // predicted ids that are the right ones, over Sampled tokens
+	Tables  int       `json:"tables,omitempty"` // ids of a token and layer
 	Rank    []float64 `json:"rank,omitempty"`   // rank correlation of scores and importance, over Sampled tokens
 	Sampled int       `json:"sampled,omitempty"`
 }
@@ -62,30 +62,20 @@ func (ty *tally) add(p *pass, l int, k *picker) {
 			ty.Reads[at] += int64(k.reads[i])
 		}
 	}
-	if p.r.Choice != Predicted {
-		return
-	}
-	if _, ok := p.sel.Selector.(namer); ok && p.sel.vocab != nil {
-		ty.Tables = p.sel.vocab.Tables()
-		norms := make([]float32, m)
-		for i, v := range f.w.norms[l] {
-			norms[i] = float32(v)
-		}
-		right := p.ids[:ty.Tables]
-		for i := range t {
-			if p.whole(i) {
-				continue
-			}
-			p.sel.vocab.RightIDs(l, f.gate[i*m:(i+1)*m], f.up[i*m:(i+1)*m], norms, right)
-			for j, id := range right {
-				if k.ids[2*i+j] == id {
-					ty.IDs[at]++
-				}
-			}
-		}
-	}
+	norms, right := f.norms(l), p.ids
 	for _, s := range k.seen {
-		ty.Rank[at] += rankCorrelation(s.scores, f.importance[s.row*m:(s.row+1)*m])
+		i := s.row
+		ty.Rank[at] += rankCorrelation(s.scores, f.importance[i*m:(i+1)*m])
+		if s.ids == nil {
+			continue
+		}
+		right, ty.Tables = p.ids[:len(s.ids)], len(s.ids)
+		p.sel.vocab.RightIDs(l, f.gate[i*m:(i+1)*m], f.up[i*m:(i+1)*m], norms, right)
+		for j, id := range right {
+			if s.ids[j] == id {
+				ty.IDs[at]++
+			}
+		}
 	}
 	if at == 0 {
 		ty.Sampled += len(k.seen)
