@@ -242,7 +242,7 @@ func Run(ctx context.Context, e *stage.Env, o Options) ([]stage.Report, error) {
 	}
 	defer e.Unlock()
 	for _, s := range Stages {
-		if o.Dense && s.Sparse || s.Name == self.Name && o.Self == 0 {
+		if o.Dense && s.Sparse || s.Name == self.Name && o.Self == 0 || s.For != nil && !o.wants(s.For...) {
 			continue
 		}
 		if _, err := s.Run(ctx, e, o); err != nil {
