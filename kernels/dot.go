@@ -48,25 +48,26 @@ func GateUpRows(gate, up, x []float32, mem []uint16, off []int) {
 	n, h := len(off), len(x)
 	check(len(gate) == n && len(up) == n, "GateUpRows")
 	mem = mem[:len(mem):len(mem)] // a record must end within the length, not the capacity
-	var g, u, next [8][]uint16
+	var g, u, nextG, nextU [8][]uint16
 	last := n - 1
 	for i := 0; i < n; i += 8 {
 		// The last group repeats its last record, as GemvF16 its last row.
 		for k := range 8 {
 			rec := mem[off[min(i+k, last)]:][:3*h]
 			g[k], u[k] = rec[:h], rec[h:2*h]
-			next[k] = mem[off[min(i+k+8, last)]:][:h]
+			rec = mem[off[min(i+k+8, last)]:][:3*h]
+			nextG[k], nextU[k] = rec[:h], rec[h:2*h]
 		}
 		var outG, outU [8]float32
 		if h < longRow {
-			dot8F16(&outG, x, &g, &u)
-			dot8F16(&outU, x, &u, &next)
+			dot8F16(&outG, x, &g, &nextG)
+			dot8F16(&outU, x, &u, &nextU)
 		} else {
 			g0, g1, u0, u1 := (*[4][]uint16)(g[:4]), (*[4][]uint16)(g[4:]), (*[4][]uint16)(u[:4]), (*[4][]uint16)(u[4:])
 			dot4F16((*[4]float32)(outG[:4]), x, g0, u0)
 			dot4F16((*[4]float32)(outU[:4]), x, u0, g1)
 			dot4F16((*[4]float32)(outG[4:]), x, g1, u1)
-			dot4F16((*[4]float32)(outU[4:]), x, u1, (*[4][]uint16)(next[:4]))
+			dot4F16((*[4]float32)(outU[4:]), x, u1, (*[4][]uint16)(nextG[:4]))
 		}
 		copy(gate[i:], outG[:])
 		copy(up[i:], outU[:])

@@ -93,7 +93,7 @@ func TestGateUpRows(t *testing.T) {
 	eachLevel(t, func(t *testing.T) {
 		a := allow(t, "GateUpRows")
 		r := newRand(5)
-		for _, h := range []int{1, 5, 8, 16, 33, 64, 100, 576, 2047, 2049} {
+		for _, h := range []int{1, 5, 8, 16, 33, 64, 100, 576, 1535, 1537} {
 			for _, n := range []int{0, 1, 3, 4, 5, 7, 8, 9, 17} {
 				kind := kinds[(h+n)%len(kinds)]
 				mem, off := randRecords(h, n, kind, uint64(h*100+n))
