@@ -10,6 +10,7 @@
 //	regress    moments → low-rank factors of the lookahead selector
 //	repack     checkpoint → neuron records and the resident tensors
 //	bundle     all of these → one directory (package assemble)
+//	ladder     a bundle + text → what its choice of neurons costs
 //	exporter   a bundle → a GGUF file
 //	prepare    the stages in their order
 //	calib      what they share of calibration: text, windows, the forward walk, file formats
