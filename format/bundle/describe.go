@@ -30,6 +30,9 @@ func Describe(w io.Writer, b *Bundle) error {
 		if s.LookaheadRank > 0 {
 			p.f("lookahead  %v layers ahead, rank %d\n", s.LookaheadLayers, s.LookaheadRank)
 		}
+		for _, name := range s.Selectors {
+			p.f("selector   %-10s %s\n", name, m.SelectorSize(name))
+		}
 	} else {
 		p.f("sparse     no: modes resident and stream only\n")
 	}
@@ -46,6 +49,32 @@ func Describe(w io.Writer, b *Bundle) error {
 		p.f("parameter  %s = %s\n", k, m.Params[k])
 	}
 	return p.err
+}
+
+// SelectorSize tells what a selector's own members weigh and what share of the model's float16 weights that is. The
+// centroids file, which all but lookahead read from, has the tables of several selectors and is told apart.
+func (m *Manifest) SelectorSize(selector string) string {
+	var own, tables int64
+	for _, name := range SelectorMembers(selector) {
+		x, ok := m.Member(name)
+		switch {
+		case !ok:
+		case name == MemberCentroids:
+			tables = x.Size
+		default:
+			own += x.Size
+		}
+	}
+	share := func(n int64) string {
+		return fmt.Sprintf("%s = %.2f %% of the model's weights", format.IEC(n), 100*float64(n)/float64(2*m.Model.Params()))
+	}
+	switch {
+	case tables == 0:
+		return share(own)
+	case own == 0:
+		return "tables " + share(tables)
+	}
+	return share(own) + ", tables " + share(tables)
 }
 
 // DescribeBytes writes the annotated bytes of rows.np: the header page, then for each layer its first and last

@@ -44,6 +44,7 @@ type Part struct {
 type Plan struct {
 	Mode          string `json:"mode"`
 	Dense         int    `json:"dense_layers"`             // layers whose MLP is in memory: d in sparse mode
+	Rows          int    `json:"resident_rows,omitempty"` // stream: of every later layer, how many of its first rows are in memory
 	KMax          int    `json:"k_max"`                    // of each sparse layer; 0 in other modes
 	ReadCap       int    `json:"rows_per_token,omitempty"` // most rows read per sparse layer and token; 0 is no limit
 	Context       int    `json:"context"`
@@ -176,11 +177,16 @@ func (p *planner) memberBytes(name string, first int) (n int64) {
 	return n
 }
 
+// share tells what part of the model's float16 weights a member's tensors of layers ≥ first are.
+func (p *planner) share(name string, first int) string {
+	return fmt.Sprintf(" (%.2f %% of the model)", 100*float64(p.memberBytes(name, first))/float64(2*p.c.Params()))
+}
+
 // plan lays out one mode with a given number of layers in memory, context and micro-batch.
-func (p *planner) plan(mode string, dense, context, micro int) *Plan {
+func (p *planner) plan(mode string, dense, rows, context, micro int) *Plan {
 	c, g := p.c, p.g
 	m := model.New(c, nil)
-	pl := &Plan{Mode: mode, Dense: dense, Context: context, Microbatch: micro, Budget: p.budget, BudgetSource: p.source,
+	pl := &Plan{Mode: mode, Dense: dense, Rows: rows, Context: context, Microbatch: micro, Budget: p.budget, BudgetSource: p.source,
 		Weights: model.ResidentBytes(c) + int64(c.Layers)*int64(g.Neurons)*int64(g.RowBytes)}
 	add := func(name string, n int64) {
 		if n > 0 {
@@ -196,6 +202,7 @@ func (p *planner) plan(mode string, dense, context, micro int) *Plan {
 	}
 	rest := c.Layers - dense
 	add(denseName, int64(dense)*int64(g.Neurons)*int64(g.RowBytes))
+	add(fmt.Sprintf("%d rows of %d layers", rows, rest), int64(rest)*int64(rows)*int64(g.RowBytes))
 	if mode == ModeSparse {
 		k := p.kMax()
 		pl.KMax = k
@@ -206,17 +213,17 @@ func (p *planner) plan(mode string, dense, context, micro int) *Plan {
 			add("static scores", p.memberBytes(bundle.MemberCentroids, dense))
 		case bundle.SelectorLookahead:
 			// five vectors a layer are float16 in the file and float32 in memory, as are ten of working memory
-			add("lookahead factors", p.memberBytes(bundle.MemberLookahead, dense)+int64(rest)*10*int64(g.Neurons)+40*int64(g.Neurons))
+			add("lookahead factors"+p.share(bundle.MemberLookahead, dense), p.memberBytes(bundle.MemberLookahead, dense)+int64(rest)*10*int64(g.Neurons)+40*int64(g.Neurons))
 		case bundle.SelectorPaperPlus, bundle.SelectorCentroid:
 			// of the centroids, layer 0's and the pins stay in memory; six vectors a layer are float32 there
 			for _, m := range bundle.SelectorMembers(p.o.Selector) {
 				if m != bundle.MemberCentroids {
-					add(m, p.memberBytes(m, dense))
+					add(m+p.share(m, dense), p.memberBytes(m, dense))
 				}
 			}
 			add("score rows' working memory", p.memberBytes(bundle.MemberCentroids, p.c.Layers)+int64(rest)*24*int64(g.Neurons))
 		default:
-			add("predictor", p.memberBytes(bundle.MemberPredictor, dense))
+			add("predictor"+p.share(bundle.MemberPredictor, dense), p.memberBytes(bundle.MemberPredictor, dense))
 			add("centroids", p.memberBytes(bundle.MemberCentroids, dense))
 		}
 		rows := k
@@ -226,13 +233,14 @@ func (p *planner) plan(mode string, dense, context, micro int) *Plan {
 		pl.ReadsPerToken = int64(rest) * int64(rows) * int64(g.Stride)
 	}
 	if mode == ModeStream {
-		pl.ReadsPerToken = int64(rest) * g.LayerStride
+		pl.ReadsPerToken = int64(rest) * (g.LayerStride - int64(rows)*int64(g.Stride))
 	}
 	if !g.Trailer {
 		add("row checksums", 4*int64(g.Neurons)*int64(g.Layers))
 	}
 	if rest > 0 {
-		add(fmt.Sprintf("%d stream buffers", streamBuffers), streamBuffers*int64(chunkBytes(g)))
+		n := streamBuffers(mode)
+		add(fmt.Sprintf("%d stream buffers", n), int64(n)*int64(chunkBytes(g)))
 	}
 	add(fmt.Sprintf("key-value cache for %d tokens", context), model.KVBytes(c, c.Layers, context, false))
 	work := model.StepBytes(m, context) + model.BatchBytes(m, micro) + int64(micro)*int64(c.Hidden)*4 + int64(c.Vocab)*4
@@ -281,7 +289,7 @@ func (p *planner) best(mode string, dense int) *Plan {
 			if micro > context && micro != microbatches[len(microbatches)-1] {
 				continue
 			}
-			if last = p.plan(mode, dense, context, min(micro, context)); last.fits() {
+			if last = p.plan(mode, dense, 0, context, min(micro, context)); last.fits() {
 				return p.noted(last)
 			}
 		}
@@ -375,18 +383,42 @@ func (p *planner) most(mode string, lo, hi int) *Plan {
 			if micro > enoughTokens {
 				continue
 			}
-			d := sort.Search(hi-lo+1, func(i int) bool { return !p.plan(mode, lo+i, context, min(micro, context)).fits() })
+			d := sort.Search(hi-lo+1, func(i int) bool { return !p.plan(mode, lo+i, 0, context, min(micro, context)).fits() })
 			if d == 0 {
 				continue
 			}
 			for _, larger := range microbatches {
-				if pl := p.plan(mode, lo+d-1, context, min(larger, context)); pl.fits() {
-					return p.noted(pl)
+				if pl := p.plan(mode, lo+d-1, 0, context, min(larger, context)); pl.fits() {
+					return p.noted(p.level(pl))
 				}
 			}
 		}
 	}
 	return p.best(mode, lo)
+}
+
+// level turns the whole layers that a stream plan keeps into the first rows of every layer, so that there is always something to
+// compute while the drive reads and something to read while the processor computes. What does not come out even stays whole layers.
+func (p *planner) level(pl *Plan) *Plan {
+	n, m, chunk := p.c.Layers, p.g.Neurons, chunkNeurons(p.g)
+	held := pl.Dense * m
+	rows := held / n / chunk * chunk
+	if pl.Mode != ModeStream || rows == 0 {
+		return pl
+	}
+	return p.plan(ModeStream, (held-n*rows)/(m-rows), rows, pl.Context, pl.Microbatch)
+}
+
+// Held says which MLP rows are in memory, in words.
+func (p *Plan) Held(layers, neurons int) string {
+	whole := fmt.Sprintf("%d of %d layers' MLPs", p.Dense, layers)
+	switch {
+	case p.Rows == 0:
+		return whole
+	case p.Dense == 0:
+		return fmt.Sprintf("%d of %d neurons of every layer's MLP", p.Rows, neurons)
+	}
+	return fmt.Sprintf("%s and %d of %d neurons of the others", whole, p.Rows, neurons)
 }
 
 func (p *planner) accept(pl *Plan, hint string) (*Plan, error) {
