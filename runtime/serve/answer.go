@@ -93,6 +93,12 @@ func (s *Server) answer(j *job, p, i int) error {
 			return err
 		}
 		if !j.p.ignoreEOS && slices.Contains(e.Config.EOS, int(id)) {
+			if j.echo && j.p.top >= 0 {
+				// Evaluation clients ask for one token behind an echo and leave the last log-probability out: there must be one.
+				info := &tokenInfo{id: id}
+				info.lp, info.top = model.Rank(logits, id, j.p.top, nil)
+				c.push("", info)
+			}
 			finish = engine.FinishStop
 			break
 		}

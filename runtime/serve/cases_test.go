@@ -115,6 +115,29 @@ func TestStopInFinalFlush(t *testing.T) {
 	s.both(t, "x", `,"max_tokens":2,"stop":"\ufffd"`, func(what string, r *reply) { r.first(t, what, "a", "stop") })
 }
 
+// TestEchoAtTheEnd is case 24: where the model ends its text at once, the list of an echo has still one log-probability
+// more than the prompt has tokens, since clients that score an ending leave the last one out.
+func TestEchoAtTheEnd(t *testing.T) {
+	rig := &enginetest.Rig{Template: echoTemplate}
+	rig.Chain(enginetest.Byte('n'), enginetest.EOS)
+	s := open(t, rig.Bundle(t), engine.Options{}, Options{})
+	for _, stream := range []bool{false, true} {
+		r := s.post("/v1/completions", fmt.Sprintf(`{"prompt":"xn","echo":true,"logprobs":1,"max_tokens":1,"temperature":0,"stream":%v}`, stream))
+		r.first(t, "echo", "xn", "stop")
+		if !strings.Contains(string(r.body), `["\u003c/s\u003e"]`) && !strings.Contains(string(r.body), `"n","\u003c/s\u003e"]`) {
+			t.Errorf("stream %v: the token that ended the text has no log-probability: %s", stream, r.body)
+		}
+		// Without an echo there is nothing to leave out.
+		r = s.post("/v1/completions", fmt.Sprintf(`{"prompt":"xn","logprobs":1,"max_tokens":1,"temperature":0,"stream":%v}`, stream))
+		r.first(t, "no echo", "", "stop")
+	}
+	r := s.post("/v1/completions", `{"prompt":"xn","echo":true,"logprobs":1,"max_tokens":1,"temperature":0}`)
+	none := s.post("/v1/completions", `{"prompt":"xn","echo":true,"logprobs":1,"max_tokens":0}`)
+	if got, prompt := len(r.logprobs(t, 0).Tokens), len(none.logprobs(t, 0).Tokens); got != prompt+1 || r.usage.Completion != 0 {
+		t.Errorf("%d log-probabilities for %d tokens of the prompt, %d counted", got, prompt, r.usage.Completion)
+	}
+}
+
 // TestNaN is case 23: scores that are not numbers are a 500 with a reason, and the next request is not hurt.
 func TestNaN(t *testing.T) {
 	r := alphaBeta()

@@ -14,6 +14,9 @@
 // can go on in other words. cache_prompt: false, an addition to OpenAI's fields like top_k, min_p, repetition_penalty and
 // ignore_eos, starts afresh.
 //
+// With echo and logprobs the token that ends a text is listed too, with its log-probability and no text: clients that score
+// endings ask for one token behind the prompt and count on the list being one longer than it.
+//
 // Invariants: the engine is touched by the worker alone; a client that leaves stops its work within a layer; text that
 // is streamed joins to the text that is not; a log-probability that is not finite is sent as null; nothing of a prompt
 // is logged.

@@ -422,7 +422,7 @@ func descriptors(t testing.TB) int {
 }
 
 // TestSoak sends many requests from many clients, a third of which leave at a random moment: every answer that is
-// finished is right, and nothing is left behind.
+// finished is right, and nothing is left behind: no goroutine, no descriptor, no memory, no place in the queue.
 func TestSoak(t *testing.T) {
 	dir := enginetest.Tiny(t)
 	o := engine.Options{Mode: engine.ModeSparse, Dense: 2, KMax: 448}
@@ -513,10 +513,21 @@ func TestSoak(t *testing.T) {
 		}
 		return runtime.NumGoroutine(), descriptors(t)
 	}
+	heap := func() uint64 {
+		runtime.GC()
+		runtime.GC() // what the first one finalised
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
 	round()
 	g, d := settle()
+	h := heap()
 	finished, aborted := round()
 	g2, d2 := settle()
+	if h2 := heap(); h2 > h+512<<10 {
+		t.Errorf("the heap grew from %d to %d bytes", h, h2)
+	}
 	if finished < 2*each || aborted < each/2 {
 		t.Errorf("%d finished, %d aborted", finished, aborted)
 	}
