@@ -130,7 +130,11 @@ func bench(c *cli.Context) error {
 	if w.run != nil {
 		row("measured", "%s", w.run.describe())
 	}
-	row("mode", "%s, d = %d, K_max = %d, %s", s.Mode, s.Dense, s.KMax, s.Selector)
+	if s.Mode == engine.ModeSparse {
+		row("mode", "%s, d = %d, K_max = %d, %s", s.Mode, s.Dense, s.KMax, s.Selector)
+	} else {
+		row("mode", "%s, %s in memory", s.Mode, s.held)
+	}
 	row("speed", "%.2f tok/s over %d tokens; prompt %.1f tok/s over %d", s.TokPerS, s.Tokens, float64(s.Prompt)/s.PromptTime, s.Prompt)
 	row("latency", "p50 %s, p90 %s, p99 %s, max %s", seconds(l.P50), seconds(l.P90), seconds(l.P99), seconds(l.Max))
 	row("computing", "%s", part(s.Breakdown.Compute))

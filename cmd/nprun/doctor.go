@@ -262,7 +262,7 @@ func (x *examination) bundle(b *bundle.Bundle, o engine.Options) {
 			not = append(not, p.Mode)
 		}
 	}
-	text := fmt.Sprintf("%s in a budget of %s; auto takes %s with %d of %d layers' MLPs in memory", strings.Join(fits, ", "), clix.FormatSize(chosen.Budget), chosen.Mode, chosen.Dense, m.Model.Layers)
+	text := fmt.Sprintf("%s in a budget of %s; auto takes %s with %s in memory", strings.Join(fits, ", "), clix.FormatSize(chosen.Budget), chosen.Mode, chosen.Held(m.Model.Layers, m.Rows.Neurons))
 	if len(not) > 0 {
 		text += "; " + strings.Join(not, ", ") + " would need more"
 	}

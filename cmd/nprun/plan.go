@@ -53,7 +53,7 @@ func plan(c *cli.Context) error {
 		if chosen != nil && p.Mode == chosen.Mode {
 			verdict += ", chosen"
 		}
-		fmt.Fprintf(stdout, "%s (%s): %d of %d layers' MLPs in memory", p.Mode, verdict, p.Dense, b.Manifest.Model.Layers)
+		fmt.Fprintf(stdout, "%s (%s): %s in memory", p.Mode, verdict, p.Held(b.Manifest.Model.Layers, b.Manifest.Rows.Neurons))
 		switch p.Mode {
 		case engine.ModeSparse:
 			fmt.Fprintf(stdout, ", K_max %d of %d neurons in the others; a token reads at most %s, less what is reused%s", p.KMax, b.Manifest.Rows.Neurons, clix.FormatSize(p.ReadsPerToken), reads.sparse(p))

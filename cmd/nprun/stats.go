@@ -15,6 +15,8 @@ type runStats struct {
 	Mode         string  `json:"mode"`
 	Selector     string  `json:"selector,omitempty"`
 	Dense        int     `json:"d"`
+	Rows         int     `json:"resident_rows,omitempty"` // of every later layer, in stream mode
+	held         string
 	KMax         int     `json:"k_max"`
 	Context      int     `json:"context"`
 	IO           string  `json:"io_backend"`
@@ -52,7 +54,7 @@ type times struct {
 func collect(e *engine.Engine, bundle string) runStats {
 	s, io, p := e.Stats(), e.IO(), e.Plan
 	_, peak := engine.RSS()
-	r := runStats{Bundle: bundle, Mode: p.Mode, Selector: e.SelectorName(), Dense: p.Dense, KMax: p.KMax, Context: p.Context,
+	r := runStats{Bundle: bundle, Mode: p.Mode, Selector: e.SelectorName(), Dense: p.Dense, Rows: p.Rows, held: p.Held(e.Config.Layers, e.Bundle.Manifest.Rows.Neurons), KMax: p.KMax, Context: p.Context,
 		IO: io.Backend, Direct: io.Direct, QueueDepth: io.QueueDepth, Gap: io.Gap, Registered: io.InPlaceRegistered, Budget: p.Budget, PeakRSS: peak, ModelBytes: p.Weights,
 		LoadTime: e.LoadTime.Seconds(), Prompt: s.Prompt, PromptTime: s.PrefillTime.Seconds(), PromptRead: s.PrefillIO.Bytes,
 		Tokens: s.Tokens, Breakdown: times{s.IOWait.Seconds(), s.Compute.Seconds(), s.Predict.Seconds(), s.Other().Seconds()},
@@ -73,7 +75,7 @@ func (r runStats) print(w io.Writer) {
 	if r.Direct {
 		direct = "O_DIRECT"
 	}
-	mode := fmt.Sprintf("%s, %d layers in memory", r.Mode, r.Dense)
+	mode := fmt.Sprintf("%s, %s in memory", r.Mode, r.held)
 	if r.Mode == engine.ModeSparse {
 		mode = fmt.Sprintf("sparse, dense prefix d = %d, then K_max = %d neurons per layer, selector %s", r.Dense, r.KMax, r.Selector)
 	}

@@ -54,7 +54,7 @@ type Engine struct {
 	batch    *model.Batch
 	step1    *model.Step
 	stream   *streamer      // layers that are read whole; nil when every MLP is in memory
-	dense    []model.Rows   // per layer, N = 0 when it is not in memory
+	dense    []model.Rows   // per layer its rows in memory: all, the first N in stream mode, or none
 	sparse   []*sparseLayer // per layer, nil unless it is a sparse one
 	checking *sparseLayer   // the layer whose new rows are being checked
 	runCheck func(lo, hi int)
@@ -285,12 +285,19 @@ func (e *Engine) loadRows(ctx context.Context) (err error) {
 			rest = append(rest, l)
 		}
 	}
-	s, err := newStreamer(e.reader, g, load, e.m.Pool, e.checkRecord)
+	s, err := newStreamer(e.reader, g, streamBuffers(e.Plan.Mode), e.m.Pool, e.checkRecord)
 	if err != nil {
 		return format.Fitf("%w", err)
 	}
-	err = e.readDense(ctx, s)
+	total := int64(len(load))*int64(g.Neurons) + int64(len(rest))*int64(e.Plan.Rows)
+	s.rows(load, 0, g.Neurons)
+	err = e.readDense(ctx, s, 0, total)
 	s.stop()
+	if err == nil {
+		s.rows(rest, 0, e.Plan.Rows)
+		err = e.readDense(ctx, s, int64(len(load))*int64(g.Neurons), total)
+		s.stop()
+	}
 	if err != nil {
 		s.free()
 		return err
@@ -299,7 +306,8 @@ func (e *Engine) loadRows(ctx context.Context) (err error) {
 		s.free()
 		return nil
 	}
-	s.layers, e.stream = rest, s
+	s.rows(rest, e.Plan.Rows, g.Neurons)
+	e.stream = s
 	e.frees = append(e.frees, s.free)
 	if e.Plan.Mode != ModeSparse {
 		return nil
@@ -325,12 +333,12 @@ func (e *Engine) loadRows(ctx context.Context) (err error) {
 	return nil
 }
 
-// readDense copies whole layers into memory without their trailers.
-func (e *Engine) readDense(ctx context.Context, s *streamer) error {
+// readDense copies the streamer's rows into memory without their trailers. done and total are rows, for the progress.
+func (e *Engine) readDense(ctx context.Context, s *streamer, done, total int64) error {
 	g := e.geometry
 	row := g.RowBytes / 2
 	s.start(1)
-	for i := range s.total() {
+	for range s.total() {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -339,13 +347,14 @@ func (e *Engine) readDense(ctx context.Context, s *streamer) error {
 			return err
 		}
 		if first == 0 {
-			e.dense[l] = model.Rows{Mem: e.halves(g.Neurons * row), Stride: row, N: g.Neurons}
+			e.dense[l] = model.Rows{Mem: e.halves(s.to * row), Stride: row, N: s.to}
 		}
 		for n := range rows.N {
 			copy(e.dense[l].Mem[(first+n)*row:(first+n+1)*row], rows.Mem[n*rows.Stride:])
 		}
+		done += int64(rows.N)
 		if e.opts.Progress != nil {
-			e.opts.Progress(int64(i+1)*int64(chunkBytes(g)), int64(s.total())*int64(chunkBytes(g)))
+			e.opts.Progress(done*int64(g.Stride), total*int64(g.Stride))
 		}
 	}
 	return nil

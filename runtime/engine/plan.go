@@ -44,7 +44,7 @@ type Part struct {
 type Plan struct {
 	Mode          string `json:"mode"`
 	Dense         int    `json:"dense_layers"`             // layers whose MLP is in memory: d in sparse mode
-	Rows          int    `json:"resident_rows,omitempty"` // stream: of every later layer, how many of its first rows are in memory
+	Rows          int    `json:"resident_rows,omitempty"`  // stream: of every later layer, how many of its first rows are in memory
 	KMax          int    `json:"k_max"`                    // of each sparse layer; 0 in other modes
 	ReadCap       int    `json:"rows_per_token,omitempty"` // most rows read per sparse layer and token; 0 is no limit
 	Context       int    `json:"context"`

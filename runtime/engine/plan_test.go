@@ -160,6 +160,48 @@ func TestBudget(t *testing.T) {
 	}
 }
 
+// TestStreamKeepsRowsOfEveryLayer: where the budget holds some layers, stream mode keeps the first rows of every layer instead,
+// no more bytes than those layers had, and gives the bits of resident mode.
+func TestStreamKeepsRowsOfEveryLayer(t *testing.T) {
+	for _, align := range []int{0, 4096} {
+		dir := buildBundle(t, align)
+		want := trace(t, openEngine(t, dir, Options{Mode: ModeResident}))
+		b, err := bundle.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[[2]int]bool{}
+		for whole := 3; whole < 6; whole++ {
+			p, err := newPlanner(b, Options{Mode: ModeStream, Context: 256}, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			old := p.plan(ModeStream, whole, 0, 256, 64)
+			got := p.level(old)
+			if got.Total > old.Total || got.ReadsPerToken > old.ReadsPerToken*5/4+int64(6*256*p.g.Stride) {
+				t.Errorf("%d layers: %d bytes and %d read, after %d and %d", whole, got.Total, got.ReadsPerToken, old.Total, old.ReadsPerToken)
+			}
+			o := Options{Mode: ModeStream, Context: 256, Memory: old.Total + 256<<10}
+			e, err := Open(context.Background(), dir, o)
+			if err != nil {
+				continue // the process has grown since the plan
+			}
+			seen[[2]int{e.Plan.Dense, e.Plan.Rows}] = true
+			if !slices.Equal(trace(t, e), want) {
+				t.Errorf("align %d, %d whole layers and %d rows of the others: other logits than resident", align, e.Plan.Dense, e.Plan.Rows)
+			}
+			e.Close()
+		}
+		rows := false
+		for s := range seen {
+			rows = rows || s[1] > 0
+		}
+		if !rows {
+			t.Errorf("align %d: no run kept rows of every layer: %v", align, seen)
+		}
+	}
+}
+
 // TestPlansKeepTheirOrder holds what a plan gives up first as memory shrinks: layers, then the size of micro-batches
 // below enoughTokens, then context; and that Plans chooses what Open would.
 func TestPlansKeepTheirOrder(t *testing.T) {
@@ -172,12 +214,13 @@ func TestPlansKeepTheirOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.base = 0
+	held := func(pl *Plan) int { return pl.Dense*448 + (6-pl.Dense)*pl.Rows }
 	last := &Plan{Dense: 6, Microbatch: 512, Context: 512}
-	for mem := p.plan(ModeStream, 6, 512, 512).Total; ; mem -= 16 << 10 {
+	for mem := p.plan(ModeStream, 6, 0, 512, 512).Total; ; mem -= 16 << 10 {
 		p.budget = mem
 		pl, err := p.choose()
 		if err != nil {
-			if least := p.plan(ModeStream, 0, 512, 16).Total; mem >= least {
+			if least := p.plan(ModeStream, 0, 0, 512, 16).Total; mem >= least {
 				t.Errorf("refused with %d, %d is enough: %v", mem, least, err)
 			}
 			break
@@ -185,13 +228,13 @@ func TestPlansKeepTheirOrder(t *testing.T) {
 		if pl.Total > mem {
 			t.Fatalf("a plan of %d for %d", pl.Total, mem)
 		}
-		small := pl.Microbatch < enoughTokens && pl.Dense > 0 && p.plan(ModeStream, 0, pl.Context, enoughTokens).fits()
-		if pl.Dense > last.Dense && last.Microbatch >= enoughTokens == (pl.Microbatch >= enoughTokens) || small {
-			t.Fatalf("%d layers in memory, micro-batch %d, after %d and %d", pl.Dense, pl.Microbatch, last.Dense, last.Microbatch)
+		small := pl.Microbatch < enoughTokens && held(pl) > 0 && p.plan(ModeStream, 0, 0, pl.Context, enoughTokens).fits()
+		if held(pl) > held(last) && last.Microbatch >= enoughTokens == (pl.Microbatch >= enoughTokens) || small {
+			t.Fatalf("%d rows in memory, micro-batch %d, after %d and %d", held(pl), pl.Microbatch, held(last), last.Microbatch)
 		}
 		last = pl
 	}
-	if last.Dense != 0 || last.Microbatch != 16 {
-		t.Errorf("the last plan has %d layers and micro-batch %d", last.Dense, last.Microbatch)
+	if held(last) != 0 || last.Microbatch != 16 {
+		t.Errorf("the last plan has %d rows and micro-batch %d", held(last), last.Microbatch)
 	}
 }

@@ -115,8 +115,10 @@ func (e *Engine) batchMLP(ctx context.Context, l int, layer *model.Layer, x []fl
 			}
 			e.batch.MLPChunk(rows.Slice(lo, min(lo+promptNeurons, rows.N)), lo, nil)
 		}
-		e.batch.EndMLP(x)
-		return nil
+		if rows.N == e.geometry.Neurons {
+			e.batch.EndMLP(x)
+			return nil
+		}
 	}
 	s := e.sparse[l]
 	seed := s != nil && last

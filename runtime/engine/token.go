@@ -75,7 +75,7 @@ func (e *Engine) step(ctx context.Context, id int32) error {
 			copy(e.features.MLPIn, in)
 		}
 		switch {
-		case e.dense[l].N > 0:
+		case e.dense[l].N == e.geometry.Neurons:
 			gate, _ := s.MLPRows(e.dense[l].Mem, e.denseOff)
 			s.EndMLP(e.x)
 			if want {
@@ -92,6 +92,9 @@ func (e *Engine) step(ctx context.Context, id int32) error {
 			s.MLPRows(sl.mem, sl.off)
 			s.EndMLP(e.x)
 		default:
+			if rows := e.dense[l]; rows.N > 0 {
+				s.MLPRows(rows.Mem, e.denseOff[:rows.N])
+			}
 			if err := e.streamStep(ctx, l); err != nil {
 				return err
 			}
@@ -106,7 +109,7 @@ func (e *Engine) step(ctx context.Context, id int32) error {
 	return nil
 }
 
-// streamStep runs the MLP of a layer that is read whole.
+// streamStep runs the rows of a layer's MLP that are read.
 func (e *Engine) streamStep(ctx context.Context, l int) error {
 	if e.stream.limit >= 0 { // the first step after a prefill or a failure: read ahead without end
 		e.stream.stop()
