@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -14,6 +15,7 @@ import (
 
 	clix "neuroprefetcher/cmd/internal/cli"
 	"neuroprefetcher/format"
+	"neuroprefetcher/format/bundle"
 	"neuroprefetcher/kernels"
 	"neuroprefetcher/prep/ladder"
 	"neuroprefetcher/prep/stage"
@@ -77,6 +79,7 @@ func evaluate(c *cli.Context) error {
 	}
 	e.Pool = kernels.NewPool(e.Threads)
 	defer e.Pool.Close()
+	warnCalibrated(e, o)
 	r, err := ladder.Run(c.Context, e, o)
 	if err != nil {
 		if c.Context.Err() != nil {
@@ -96,6 +99,20 @@ func evaluate(c *cli.Context) error {
 	}
 	printLadder(c.App.Writer, r)
 	return nil
+}
+
+// warnCalibrated says when a bundle is measured on the text that it was made with. What cannot be read is for
+// ladder.Run to refuse.
+func warnCalibrated(e *stage.Env, o ladder.Options) {
+	hash, err := stage.FileHash(o.Text)
+	if err != nil {
+		return
+	}
+	for _, dir := range o.Bundles {
+		if b, err := bundle.Open(dir); err == nil && b.Manifest.CalibratedOn(hash) {
+			e.Warn("%s: %s", dir, strings.TrimPrefix(clix.CalibratedOnIt, "warning: "))
+		}
+	}
 }
 
 func ladderOptions(c *cli.Context) (ladder.Options, error) {

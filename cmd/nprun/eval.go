@@ -135,6 +135,9 @@ func evaluate(c *cli.Context) error {
 		return err
 	}
 	hash := fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
+	if e.Bundle.Manifest.CalibratedOn(hash) {
+		fmt.Fprintln(c.App.ErrWriter, clix.CalibratedOnIt)
+	}
 	stats := collect(e, c.String("bundle"))
 	if c.Bool("json") {
 		return clix.WriteJSON(stdout, struct {

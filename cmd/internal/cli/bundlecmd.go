@@ -49,6 +49,9 @@ func NoArgs(c *cli.Context) error {
 	return nil
 }
 
+// CalibratedOnIt is what is said when a bundle is measured on its own calibration text.
+const CalibratedOnIt = "warning: the bundle was calibrated on this text: on others it does less well"
+
 // InspectCommand shows what a bundle is.
 func InspectCommand(prog string) *cli.Command {
 	return &cli.Command{
