@@ -85,7 +85,8 @@ func (s *Step) Attention(l *Layer, x []float32, cache LayerKV, pos int) []float3
 	if w := m.Config.SlidingWindow; w > 0 && pos+1 > w {
 		s.from = pos + 1 - w
 	}
-	m.Pool.Run(m.Config.Heads, 1, s.runHeads)
+	threads := m.Pool.Threads()
+	m.Pool.Run(m.Config.Heads, (m.Config.Heads+threads-1)/threads, s.runHeads)
 	s.gemv(s.out, s.att, l.O)
 	kernels.Add(x, s.out)
 	return s.out
@@ -107,14 +108,38 @@ func (s *Step) qkvRows(lo, hi int) {
 	}
 }
 
+// attentionTile is how many positions all heads of a thread go through before the next ones: heads that share keys and values
+// then find them in a cache.
+const attentionTile = 32
+
 // heads computes softmax(q·Kᵀ/√d)·V of heads [lo, hi).
 func (s *Step) heads(lo, hi int) {
 	c := s.m.Config
 	d, kd, n := c.HeadDim, s.m.KVDim(), s.pos+1-s.from
 	scale := float32(1 / math.Sqrt(float64(d)))
+	at := func(head int) int { return s.from*kd + head/(c.Heads/c.KVHeads)*d }
+	q := func(head int) []float32 { return s.qkv[head*d : (head+1)*d] }
+	p := func(head int) []float32 { return s.scores[head*s.capacity:][:n] }
+	out := func(head int) []float32 { return s.att[head*d : (head+1)*d] }
+	if s.cache.KF != nil {
+		for head := lo; head < hi; head++ {
+			s.cache.attend(out(head), q(head), p(head), at(head), kd, scale)
+		}
+		return
+	}
+	for t := 0; t < n; t += attentionTile {
+		for head := lo; head < hi; head++ {
+			kernels.ScoresF16(p(head)[t:min(t+attentionTile, n)], q(head), s.cache.K[at(head)+t*kd:], kd, scale)
+		}
+	}
 	for head := lo; head < hi; head++ {
-		at := s.from*kd + head/(c.Heads/c.KVHeads)*d
-		s.cache.attend(s.att[head*d:(head+1)*d], s.qkv[head*d:(head+1)*d], s.scores[head*s.capacity:][:n], at, kd, scale)
+		kernels.Softmax(p(head))
+	}
+	clear(s.att[lo*d : hi*d])
+	for t := 0; t < n; t += attentionTile {
+		for head := lo; head < hi; head++ {
+			kernels.AddWeightedF16(out(head), p(head)[t:min(t+attentionTile, n)], s.cache.V[at(head)+t*kd:], kd)
+		}
 	}
 }
 
