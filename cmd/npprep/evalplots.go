@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"neuroprefetcher/cmd/internal/plots"
 	"neuroprefetcher/format/bundle"
@@ -31,7 +32,7 @@ func ladderFigures(r *ladder.Report) (fs []plots.Figure, names []string) {
 	for _, d := range values(r.Rungs, func(x ladder.Result) int { return x.Dense }) {
 		rungs := pickRungs(r.Rungs, func(x ladder.Result) bool { return x.Dense == d })
 		ks := values(rungs, func(x ladder.Result) int { return x.KMax })
-		note := fmt.Sprintf("%s, d = %d of %d layers, M = %d", r.Protocol.Bundles[0], d, r.Protocol.Layers, r.Protocol.Neurons)
+		note := fmt.Sprintf("%s, d = %d of %d layers, M = %d", strings.Join(r.Protocol.Bundles, ", "), d, r.Protocol.Layers, r.Protocol.Neurons)
 		if r.Protocol.Scored > 0 {
 			text := fmt.Sprintf("%s, %d windows of %d tokens", note, r.Protocol.Windows, r.Protocol.Window)
 			add(fmt.Sprintf("frontier-d%d", d), frontier(rungs, text))
