@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -15,7 +14,6 @@ import (
 
 	clix "neuroprefetcher/cmd/internal/cli"
 	"neuroprefetcher/format"
-	"neuroprefetcher/format/bundle"
 	"neuroprefetcher/kernels"
 	"neuroprefetcher/prep/ladder"
 	"neuroprefetcher/prep/stage"
@@ -79,7 +77,6 @@ func evaluate(c *cli.Context) error {
 	}
 	e.Pool = kernels.NewPool(e.Threads)
 	defer e.Pool.Close()
-	warnCalibrated(e, o)
 	r, err := ladder.Run(c.Context, e, o)
 	if err != nil {
 		if c.Context.Err() != nil {
@@ -99,20 +96,6 @@ func evaluate(c *cli.Context) error {
 	}
 	printLadder(c.App.Writer, r)
 	return nil
-}
-
-// warnCalibrated says when a bundle is measured on the text that it was made with. What cannot be read is for
-// ladder.Run to refuse.
-func warnCalibrated(e *stage.Env, o ladder.Options) {
-	hash, err := stage.FileHash(o.Text)
-	if err != nil {
-		return
-	}
-	for _, dir := range o.Bundles {
-		if b, err := bundle.Open(dir); err == nil && b.Manifest.CalibratedOn(hash) {
-			e.Warn("%s: %s", dir, strings.TrimPrefix(clix.CalibratedOnIt, "warning: "))
-		}
-	}
 }
 
 func ladderOptions(c *cli.Context) (ladder.Options, error) {

@@ -179,8 +179,8 @@ func (l *run) loadText(tok *tokenizer.Tokenizer) error {
 	}
 	hash := fmt.Sprintf("%x", sha256.Sum256(raw))
 	for _, b := range l.bs {
-		if b.Manifest.Params["calibration_text_sha256"] == hash {
-			l.warn("%s is the text that %s was calibrated on: its figures are better than on other text", o.Text, b.Dir)
+		if b.Manifest.CalibratedOn(hash) {
+			l.warn("%s: the bundle was calibrated on this text: on others it does less well", b.Dir)
 		}
 	}
 	var bos []int32
