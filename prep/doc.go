@@ -6,6 +6,7 @@
 //	capture    checkpoint + text + thresholds → masks and features
 //	cluster    masks → centroids
 //	train      features + centroid ids → predictor
+//	vocab      checkpoint + text + centroid ids → score rows and joint vocabularies
 //	moments    checkpoint + text → second moments of the residual stream
 //	regress    moments → low-rank factors of the lookahead selector
 //	repack     checkpoint → neuron records and the resident tensors
@@ -14,6 +15,7 @@
 //	exporter   a bundle → a GGUF file
 //	prepare    the stages in their order
 //	calib      what they share of calibration: text, windows, the forward walk, file formats
+//	lowrank    leading eigenvectors and 4-bit codes
 //	stage      the rules they share: keys, resuming, locking, progress, reports
 //
 // Stages may import runtime/model, so that what is calibrated is what runs; no stage imports another, save bundle, which

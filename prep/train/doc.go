@@ -1,4 +1,5 @@
-// Package train fits the predictor of runtime/predictor to the captured layer-0 features and the clusters' ids.
+// Package train fits the predictor of runtime/predictor to the captured layer-0 features and the clusters' ids, and the
+// network of the selector `centroid` to the vocab stage's.
 //
 //   - size.go: how wide the network is, and what it weighs.
 //   - net.go: the parameters, one flat slice in a fixed order, and their beginning.

@@ -5,6 +5,7 @@
 //   - layer.go: what is taken from one layer's forward pass.
 //   - kmeans.go: the joint vocabulary of a layer, clustered for covered importance.
 //   - fit.go: from expectations to low-rank rows in 4-bit codes.
+//   - files.go: from units to the stage's files.
 //
 // For `paper+` the expectations are E[silu(gate)² | gate id] and E[up² | up id], with the ids of the cluster stage. For
 // `centroid` they are those of the importance |silu(gate)·up|·‖down‖₂ of a token, divided by its norm over the layer's

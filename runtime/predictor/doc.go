@@ -3,7 +3,8 @@
 //   - network.go: the network's definition, tensor names and limits; the training stage follows it.
 //   - predict.go: inference on float16 weights, one token at a time.
 //   - centroids.go: the bundle's centroids member.
-//   - selector.go: the seam Selector; paper.go, static.go and lookahead.go are the selectors behind it.
+//   - selector.go: the seam Selector; open.go finds a bundle's; paper.go, static.go, lookahead.go and mixture.go are the
+//     selectors behind it; vocabulary.go is for giving them the right ids.
 //   - sites.go: places of the residual stream, and selectors that look at it on the way.
 //
 // Shapes are written (rows, columns), row-major: H hidden, M neurons of a layer, W = ⌈M/64⌉ words of a mask, T the
