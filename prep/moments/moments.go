@@ -126,7 +126,7 @@ func run(ctx context.Context, e *stage.Env, o Options, dir string, p *stage.Prog
 	ws = ws[lo:hi]
 	meta := &calib.MomentsMeta{Layers: cfg.Layers, Hidden: cfg.Hidden, Tokens: calib.Tokens(ws) - len(ws), Window: o.Window, Lags: o.Lags, Extra: o.Extra, Text: txt.Hash}
 	if meta.Tokens < 1 {
-		return nil, format.Hint(format.Inputf("calibration text has %d tokens: too few for moments", len(txt.Tokens)), "name more --text files")
+		return nil, format.Hint(format.Inputf("calibration text has %d tokens: moments need at least 2, and about %d to hold for other text", len(txt.Tokens), 10*cfg.Hidden), "name more --text files")
 	}
 	parts := calib.Groups(ws, o.Part)
 	need := partBytes(meta, calib.Tokens(parts[0]))
