@@ -149,11 +149,11 @@ func printLadder(w io.Writer, r *ladder.Report) {
 		}
 		fmt.Fprintf(w, "perplexity: %d windows of %d tokens without overlap, %s, per token, %d of %d tokens scored, text sha256 %.12s\n",
 			p.Windows, p.Window, bos, p.Scored, p.Tokens, p.TextSHA256)
+		fmt.Fprintln(w, "recall: share of importance computed; reuse, rows and bytes are of the layers behind the dense prefix, per token")
 	}
 	for _, h := range r.Rungs[0].HellaSwag {
 		fmt.Fprintf(w, "HellaSwag: %d items, %d shots; acc by the sum of log-probabilities, norm by the sum per character; same: items answered as the dense model does\n", h.Items, h.Shots)
 	}
-	fmt.Fprintln(w, "recall: share of importance computed; reuse, rows and bytes are of the layers behind the dense prefix, per token")
 	t := table.NewWriter()
 	t.SetOutputMirror(w)
 	t.Style().Options = table.OptionsNoBordersAndSeparators
