@@ -11,11 +11,11 @@ import (
 
 // runStats is what a run reports, as text and as JSON. Times are in seconds.
 type runStats struct {
-	Bundle       string  `json:"bundle"`
-	Mode         string  `json:"mode"`
-	Selector     string  `json:"selector,omitempty"`
-	Dense        int     `json:"d"`
-	Rows         int     `json:"resident_rows,omitempty"` // of every later layer, in stream mode
+	Bundle       string `json:"bundle"`
+	Mode         string `json:"mode"`
+	Selector     string `json:"selector,omitempty"`
+	Dense        int    `json:"d"`
+	Rows         int    `json:"resident_rows,omitempty"` // of every later layer, in stream mode
 	held         string
 	KMax         int     `json:"k_max"`
 	Context      int     `json:"context"`
