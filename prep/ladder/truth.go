@@ -62,14 +62,15 @@ func (ty *tally) add(p *pass, l int, k *picker) {
 			ty.Reads[at] += int64(k.reads[i])
 		}
 	}
-	norms, right := f.norms(l), p.ids
+	norms := f.norms(l)
 	for _, s := range k.seen {
 		i := s.row
 		ty.Rank[at] += rankCorrelation(s.scores, f.importance[i*m:(i+1)*m])
 		if s.ids == nil {
 			continue
 		}
-		right, ty.Tables = p.ids[:len(s.ids)], len(s.ids)
+		right := p.ids[:len(s.ids)]
+		ty.Tables = len(s.ids)
 		p.sel.vocab.RightIDs(l, f.gate[i*m:(i+1)*m], f.up[i*m:(i+1)*m], norms, right)
 		for j, id := range right {
 			if s.ids[j] == id {
