@@ -81,6 +81,19 @@ func TestBenchSynthetic(t *testing.T) {
 		}
 	}
 	run(t, "nprun", "verify", "-b", filepath.Join(dir, "tiny"))
+	for _, sweep := range []struct {
+		args []string
+		code int
+		say  string
+	}{
+		{[]string{"--sweep", "k-max=100,200", "--mode", "resident"}, 2, "error: --sweep k-max: nothing of it matters in resident mode"},
+		{[]string{"--sweep", "k-max=100,99999", "--mode", "sparse"}, 3, "error: --k-max 99999: a layer has"},
+	} {
+		o, e, code := tool(t, "nprun", append([]string{"bench", "-b", filepath.Join(dir, "tiny"), "-n", "2", "--warmup", "0"}, sweep.args...)...)
+		if code != sweep.code || o != "" || !strings.Contains(e, sweep.say) {
+			t.Errorf("%v: exit %d, stdout %q, stderr %q", sweep.args, code, o, e)
+		}
+	}
 	text := run(t, "nprun", "bench", "--synthetic", "tiny", "--dir", dir, "--mode", "stream", "--dense-layers", "1", "-n", "3", "--warmup", "0")
 	if !strings.Contains(text, "SYNTHETIC") || strings.Contains(text, "trace") {
 		t.Errorf("a streamed synthetic run says:\n%s", text)
@@ -113,6 +126,8 @@ func TestBenchRefusals(t *testing.T) {
 		"no file":          {[]string{"bench", "--drive", "--file", short + "x"}, 3, short + "x"},
 		"file and bundle":  {[]string{"bench", "--drive", "--file", short, "-b", dir}, 2, "exclude"},
 		"spell":            {[]string{"bench", "--drive", "--file", short, "--spell", "0"}, 2, "--spell 0"},
+		"sweep of a value": {append(syn, "--sweep", "k-max=100"), 2, "2 to 64 values"},
+		"sweep twice":      {append(syn, "--sweep", "k-max=100,100"), 2, "100 is named twice"},
 		"calibrate a mode": {[]string{"calibrate", "--synthetic", "tiny", "--dir", dir, "--mode", "stream"}, 2, "--mode"},
 		"calibrate, no b":  {[]string{"calibrate"}, 2, "--bundle DIR"},
 	} {

@@ -15,6 +15,7 @@ import (
 	clix "neuroprefetcher/cmd/internal/cli"
 	"neuroprefetcher/cmd/internal/plots"
 	"neuroprefetcher/format"
+	"neuroprefetcher/runtime/engine"
 	"neuroprefetcher/runtime/measure"
 )
 
@@ -50,10 +51,16 @@ func parseSweep(s string) (name string, values []string, err error) {
 	if len(values) < 2 || len(values) > maxSweep {
 		return "", nil, clix.Usagef("--sweep %s: want 2 to %d values", s, maxSweep)
 	}
+	seen := map[float64]bool{}
 	for _, v := range values {
-		if x, err := strconv.ParseFloat(v, 64); err != nil || !(x >= 0) || x > 1e9 || name != "reuse" && (x < 1 || x != float64(int(x))) {
+		x, err := strconv.ParseFloat(v, 64)
+		if err != nil || !(x >= 0) || x > 1e9 || name != "reuse" && (x < 1 || x != float64(int(x))) {
 			return "", nil, clix.Usagef("--sweep %s: %q is no value of --%s", s, v, name)
 		}
+		if seen[x] {
+			return "", nil, clix.Usagef("--sweep %s: %s is named twice", s, v)
+		}
+		seen[x] = true
 	}
 	return name, values, nil
 }
@@ -83,6 +90,9 @@ func benchSweep(c *cli.Context, n, warm int, prompt string) error {
 		p := sweepPoint{}
 		p.Value, _ = strconv.ParseFloat(v, 64)
 		if w, err = p.run(c, name, n, warm, prompt); err != nil {
+			if strings.HasPrefix(err.Error(), "--") { // it names its flag itself
+				return err
+			}
 			return fmt.Errorf("--%s %s: %w", name, v, err)
 		}
 		fmt.Fprintf(notes(c), "%d of %d: %s = %s: %.2f tok/s\n", i+1, len(values), name, v, p.TokPerS)
@@ -141,6 +151,9 @@ func (p *sweepPoint) run(c *cli.Context, name string, n, warm int, prompt string
 		return nil, err
 	}
 	defer e.Close()
+	if mode := e.Plan.Mode; mode == engine.ModeResident && name != "context" || mode == engine.ModeStream && (name == "k-max" || name == "reuse") {
+		return nil, format.Hint(clix.Usagef("--sweep %s: nothing of it matters in %s mode", name, mode), "give --mode sparse")
+	}
 	ids := rawIDs(e, prompt)
 	if name == "context" { // fill it
 		want := e.Context() - warm - n
