@@ -95,6 +95,13 @@ func parseItem(line []byte) (Item, error) {
 		Label    json.RawMessage `json:"label"` // a number, or a number as text
 	}
 	if err := json.Unmarshal(line, &raw); err != nil {
+		if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) { // its text spells out the struct
+			where := "an item"
+			if wrong.Field != "" {
+				where = wrong.Field
+			}
+			return Item{}, fmt.Errorf("%s is a JSON %s, which it cannot be", where, wrong.Value)
+		}
 		return Item{}, err
 	}
 	label, err := strconv.Atoi(strings.Trim(string(raw.Label), `"`))

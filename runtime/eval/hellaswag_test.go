@@ -57,6 +57,11 @@ func TestLoadHellaSwag(t *testing.T) {
 			t.Errorf("%s was read as %v", bad, items)
 		}
 	}
+	for bad, want := range map[string]string{"[1]": "line 1: an item is a JSON array", `{"ctx": 1}`: "line 1: ctx is a JSON number", `{"ctx": "a", "endings": "b"}`: "line 1: endings is a JSON string"} {
+		if _, err := load(t, bad); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "struct") {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
 }
 
 // TestPick holds that acc takes sums and acc_norm sums per character, not per byte, and that an empty ending is no answer.
