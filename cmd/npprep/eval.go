@@ -130,6 +130,16 @@ func ladderOptions(c *cli.Context) (ladder.Options, error) {
 			o.Budgets = append(o.Budgets, b)
 		}
 	}
+	for _, s := range o.Sparsity {
+		if !(s >= 0 && s < 1) {
+			return o, clix.Usagef("--sparsity %v: must be at least 0 and below 1", s)
+		}
+	}
+	for _, n := range o.NShots {
+		if n < 0 {
+			return o, clix.Usagef("-n %d: want numbers from 0", n)
+		}
+	}
 	for _, m := range c.Float64Slice("margin") {
 		if !(m >= 0 && m <= math.MaxFloat32) {
 			return o, clix.Usagef("--margin %v: want finite numbers from 0", m)

@@ -263,10 +263,19 @@ func options(c *cli.Context) (prepare.Options, error) {
 		return o, clix.Usagef("--record-align %d: must be 4096, or left out", o.RecordAlign)
 	case !(o.LR >= 0 && o.LR < 1):
 		return o, clix.Usagef("--lr %v: must be above 0 and below 1", o.LR)
-	case o.Tokens < 0 || o.Window < 0 || o.Centroids < 0 || o.Dim < 0 || o.Epochs < 0 || o.Batch < 0 || o.Rank < 0 || o.DenseLayers < 0 || o.Ramp < 0 || o.JointCentroids < 0 || o.VocabTokens < 0:
-		return o, clix.Usagef("a negative number makes no sense here")
-	case (name == "cluster" || name == "prepare") && o.Centroids == 0:
-		return o, clix.Usagef("--centroids 0: must be at least 1")
+	case o.Dense && (c.IsSet("selectors") || c.IsSet("import")):
+		return o, clix.Usagef("--dense does not go with --selectors or --import")
+	case c.IsSet("lr") && o.LR == 0:
+		return o, clix.Usagef("--lr 0: must be above 0 and below 1")
+	}
+	for _, flag := range []string{"tokens", "window", "centroids", "dim", "epochs", "batch", "rank", "dense-layers", "ramp", "joint-centroids", "vocab-tokens"} {
+		least := 0 // the default
+		if flag == "centroids" || flag == "epochs" || flag == "batch" {
+			least = 1
+		}
+		if n := c.Int(flag); c.IsSet(flag) && n < least {
+			return o, clix.Usagef("--%s %d: must be at least %d", flag, n, least)
+		}
 	}
 	return o, nil
 }
