@@ -29,6 +29,9 @@ func WriteFileAtomicSize(path string, size int64, write func(w io.Writer) error)
 	if st, err := os.Lstat(path); err == nil && st.IsDir() {
 		return Inputf("%s: is a directory, not a file to replace", path)
 	}
+	if st, err := os.Stat(path); err == nil && !st.IsDir() && !st.Mode().IsRegular() { // as root, the rename would take /dev/null away
+		return Inputf("%s: is a device or a pipe, not a file to replace", path)
+	}
 	if size >= 0 {
 		if err := CheckSpace(dir, size); err != nil {
 			return err

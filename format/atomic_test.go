@@ -59,6 +59,24 @@ func TestWriteFileAtomic(t *testing.T) {
 	}
 }
 
+// TestWriteFileAtomicDevice holds that no rename takes a device or a pipe away.
+func TestWriteFileAtomicDevice(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	link := pipe + ".link"
+	if err := os.Symlink(pipe, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{pipe, link} {
+		err := WriteFileAtomic(path, func(w io.Writer) error { return nil })
+		if st, _ := os.Stat(path); !errors.Is(err, ErrInput) || st.Mode().IsRegular() {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
 func TestWriteFileAtomicFailures(t *testing.T) {
 	boom := Inputf("weight is NaN")
 	for _, c := range []struct {
