@@ -344,3 +344,19 @@ func TestCancelled(t *testing.T) {
 		t.Error(r)
 	}
 }
+
+// TestOutsideBundles holds that an export leaves bundles alone, its own and others.
+func TestOutsideBundles(t *testing.T) {
+	_, b := packed(t, archs+"/smollm2", 0)
+	_, other := packed(t, archs+"/llama2", 0)
+	for _, path := range []string{filepath.Join(b.Dir, bundle.MemberRows), filepath.Join(other.Dir, bundle.MemberRows), filepath.Join(b.Dir, "new.gguf")} {
+		before, _ := os.ReadFile(path)
+		_, err := Export(context.Background(), b, path, Options{})
+		if !errors.Is(err, format.ErrInput) || !strings.Contains(err.Error(), "lies in a bundle") {
+			t.Errorf("%s: %v", path, err)
+		}
+		if after, _ := os.ReadFile(path); string(after) != string(before) {
+			t.Errorf("%s was changed", path)
+		}
+	}
+}

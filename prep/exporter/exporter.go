@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"os"
+	"path/filepath"
 
 	"neuroprefetcher/format"
 	"neuroprefetcher/format/bundle"
@@ -50,6 +51,9 @@ func Export(ctx context.Context, b *bundle.Bundle, path string, o Options) (Repo
 	}
 	r.Tensors = len(e.entries)
 	if !upToDate(path, source, len(e.entries)) {
+		if _, err := os.Stat(filepath.Join(filepath.Dir(path), bundle.MemberManifest)); err == nil {
+			return r, format.Hint(format.Inputf("%s: lies in a bundle, which holds its own files only", path), "choose another --out")
+		}
 		if err := format.RemoveTemps(path); err != nil {
 			return r, err
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"neuroprefetcher/format"
+	"neuroprefetcher/format/bundle"
 )
 
 // Lock makes the work folder and takes it for this process. It counts: a run of several stages holds the lock
@@ -32,6 +33,9 @@ func (e *Env) take(name string, try func(*flock.Flock) (bool, error)) (*flock.Fl
 	}
 	if st, err := os.Stat(e.Work); err == nil && !st.IsDir() {
 		return nil, format.Inputf("%s: the work folder is a file", e.Work)
+	}
+	if _, err := os.Stat(filepath.Join(e.Work, bundle.MemberManifest)); err == nil {
+		return nil, format.Hint(format.Inputf("%s: is a bundle, not a work folder", e.Work), "choose another --work")
 	}
 	if err := os.MkdirAll(e.Work, 0o777); err != nil {
 		return nil, format.IOf("make the work folder: %w", err)
