@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"math"
@@ -94,8 +95,10 @@ func evaluate(c *cli.Context) error {
 	if c.Bool("json") {
 		return clix.WriteJSON(c.App.Writer, r)
 	}
-	printLadder(c.App.Writer, r)
-	return nil
+	var text bytes.Buffer
+	printLadder(&text, r)
+	_, err = c.App.Writer.Write(text.Bytes())
+	return err
 }
 
 func ladderOptions(c *cli.Context) (ladder.Options, error) {

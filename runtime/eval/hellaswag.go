@@ -65,7 +65,8 @@ func LoadHellaSwag(path string) ([]Item, error) {
 	var items []Item
 	s := bufio.NewScanner(f)
 	s.Buffer(nil, maxItemBytes)
-	for line := 1; s.Scan(); line++ {
+	line := 1
+	for ; s.Scan(); line++ {
 		if len(bytes.TrimSpace(s.Bytes())) == 0 {
 			continue
 		}
@@ -75,7 +76,9 @@ func LoadHellaSwag(path string) ([]Item, error) {
 		}
 		items = append(items, item)
 	}
-	if err := s.Err(); err != nil {
+	if err := s.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return nil, format.Inputf("%s: line %d: longer than %d bytes", path, line, maxItemBytes)
+	} else if err != nil {
 		return nil, format.Inputf("%s: %w", path, err)
 	}
 	if len(items) == 0 {
@@ -93,6 +96,9 @@ func parseItem(line []byte) (Item, error) {
 		Ctx      string          `json:"ctx"`
 		Endings  []string        `json:"endings"`
 		Label    json.RawMessage `json:"label"` // a number, or a number as text
+	}
+	if !utf8.Valid(line) {
+		return Item{}, errors.New("not UTF-8")
 	}
 	if err := json.Unmarshal(line, &raw); err != nil {
 		if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) { // its text spells out the struct
