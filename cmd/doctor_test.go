@@ -46,8 +46,12 @@ func TestDoctor(t *testing.T) {
 		"no bundle": {[]string{"-b", filepath.Join(dir, "none")}, 3, "bundle"},
 		"no room":   {[]string{"-b", bundle, "--memory", "1MiB"}, 4, "fit"},
 		"no folder": {[]string{"--dir", filepath.Join(dir, "none")}, 3, "drive"},
+		"a file":    {[]string{"--dir", filepath.Join(bundle, "config.json")}, 3, "drive"},
 	} {
 		o, e, code := tool(t, "nprun", append([]string{"doctor", "--json"}, c.args...)...)
+		if strings.Contains(e, ".nprun-doctor") {
+			t.Errorf("%s: names a file of its own: %s", name, e)
+		}
 		if code != c.code || !strings.HasPrefix(e, "nprun: error: ") || read(o)[c.bad] != "bad" {
 			t.Errorf("%s: exit %d, %s%s", name, code, o, e)
 		}

@@ -342,13 +342,16 @@ func (x *examination) drive(c *cli.Context, path string, record int) {
 
 // emptyDir looks at the drive under a folder by a file of its own there.
 func (x *examination) emptyDir(c *cli.Context, dir string) {
+	if st, err := os.Stat(dir); err != nil || !st.IsDir() {
+		x.fail("drive", format.Inputf("--dir %s: not a directory", dir))
+		return
+	}
 	f, err := os.CreateTemp(dir, ".nprun-doctor-*")
 	if err != nil {
-		if errors.Is(err, os.ErrNotExist) {
-			x.fail("drive", format.Inputf("--dir: %w", err))
-			return
+		if at := (*os.PathError)(nil); errors.As(err, &at) { // without the name of the file
+			err = at.Err
 		}
-		x.add("drive", hint, "give a folder that can be written, or -b BUNDLE", "not looked at: %v", err)
+		x.add("drive", hint, "give a folder that can be written, or -b BUNDLE", "not looked at: no file can be made in %s: %v", dir, err)
 		return
 	}
 	defer os.Remove(f.Name())
