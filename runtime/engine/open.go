@@ -29,7 +29,7 @@ type Options struct {
 	Memory     int64  // bytes for the whole process; 0 is what the container and the machine leave
 	Context    int    // longest sequence; 0 chooses
 	Threads    int    // 0 is GOMAXPROCS
-	Selector   string // lookahead, paper, static; "" is the bundle's first
+	Selector   string // one of those the bundle has; "" is its first
 	Margin     float32
 	ReadCap    int          // most rows read per layer and token; 0 is no limit
 	ReadBudget int64        // most bytes of rows read per token, the same share for every sparse layer; 0 is no limit
@@ -53,7 +53,7 @@ type Engine struct {
 	kv       *model.KV
 	batch    *model.Batch
 	step1    *model.Step
-	stream   *streamer      // layers that are read whole; nil when every MLP is in memory
+	stream   *streamer      // rows that are read for every pass; nil when every MLP is in memory
 	dense    []model.Rows   // per layer its rows in memory: all, the first N in stream mode, or none
 	sparse   []*sparseLayer // per layer, nil unless it is a sparse one
 	checking *sparseLayer   // the layer whose new rows are being checked

@@ -177,7 +177,7 @@ func (s *Step) gateUpRows(lo, hi int) {
 }
 
 // downRange is the number of columns for each thread, in one piece: the parts of the down rows stay as long as they can
-// be, because they are not next to each other in memory. Four pieces of 1 KiB for each thread read at 0.75 of the speed.
+// be, because they are not next to each other in memory.
 func (s *Step) downRange() int {
 	t := s.m.Pool.Threads()
 	each := (len(s.out) + t - 1) / t

@@ -230,8 +230,8 @@ func (r *Reader) Submit(b *Batch) {
 }
 
 // Register tells the kernel about memory that reads will land in, so that it need not look up its pages for every read. It
-// waits for the reads in flight, and may be called once. An error says why the kernel did
-// not take it, the locked-memory limit as a rule; reads work all the same. The memory must outlive the Reader.
+// waits for the reads in flight, and may be called once. An error says why the kernel did not take it, the locked-memory
+// limit as a rule; reads work all the same. The memory must outlive the Reader.
 func (r *Reader) Register(regions [][]byte) (err error) {
 	if len(regions) == 0 {
 		return nil
