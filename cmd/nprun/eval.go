@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -36,9 +35,6 @@ func evalCommand() *cli.Command {
 		Action: evaluate,
 	}
 }
-
-// newlines makes every line end a \n, as Python does when it reads a text file; published figures rest on that.
-var newlines = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
 func evaluate(c *cli.Context) error {
 	given := 0
@@ -118,7 +114,7 @@ func evaluate(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	ids := e.Tokenizer.Encode(newlines.Replace(text), false)
+	ids := e.Tokenizer.Encode(eval.Newlines.Replace(text), false)
 	start, said := time.Now(), time.Now()
 	window := c.Int("window")
 	if !c.IsSet("window") {

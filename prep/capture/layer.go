@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"neuroprefetcher/kernels"
-	"neuroprefetcher/runtime/model"
+	"neuroprefetcher/prep/calib/forward"
 	"neuroprefetcher/runtime/predictor"
 )
 
@@ -19,23 +19,8 @@ func (pt *part) begin(l int) error {
 	}
 	pt.layer = l
 	pt.gateT, pt.upT = pt.meta.Thresholds.Value(l, 0), pt.meta.Thresholds.Value(l, 1)
-	downNorms(pt.pool, pt.norms, rows, pt.meta.Hidden)
+	forward.DownNorms(pt.pool, pt.norms, rows, pt.meta.Hidden)
 	return nil
-}
-
-// downNorms writes the Euclidean norm of every neuron's down column.
-func downNorms(pool *kernels.Pool, dst []float32, rows model.Rows, h int) {
-	pool.Run(rows.N, 64, func(lo, hi int) {
-		x := make([]float32, h)
-		for n := lo; n < hi; n++ {
-			kernels.F16ToF32(x, rows.Mem[n*rows.Stride+2*h:n*rows.Stride+3*h])
-			sum := 0.0
-			for _, v := range x {
-				sum += float64(v) * float64(v)
-			}
-			dst[n] = float32(math.Sqrt(sum))
-		}
-	})
 }
 
 // feature stores feature vector j of a window, rounded to float16.

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"unicode/utf8"
 
 	"neuroprefetcher/format"
@@ -132,9 +131,6 @@ type asked struct {
 	of     []*state // per rung
 }
 
-// newlines makes every line end a \n, as nprun eval does.
-var newlines = strings.NewReplacer("\r\n", "\n", "\r", "\n")
-
 // load reads text and items and cuts them.
 func (l *run) load() error {
 	o, b := l.o, l.bs[0]
@@ -190,7 +186,7 @@ func (l *run) loadText(tok *tokenizer.Tokenizer) error {
 		}
 		bos = []int32{int32(m.BOS)}
 	}
-	ids := tok.Encode(newlines.Replace(string(raw)), false)
+	ids := tok.Encode(eval.Newlines.Replace(string(raw)), false)
 	for _, id := range ids {
 		if id < 0 || int(id) >= m.Vocab {
 			return format.Inputf("%s: the tokenizer gives token %d, the model has %d", b.Dir, id, m.Vocab)

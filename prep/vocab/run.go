@@ -2,9 +2,7 @@ package vocab
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"path/filepath"
 
@@ -16,7 +14,6 @@ import (
 	"neuroprefetcher/prep/calib/forward"
 	"neuroprefetcher/prep/calib/text"
 	"neuroprefetcher/prep/stage"
-	"neuroprefetcher/runtime/model"
 	"neuroprefetcher/runtime/predictor"
 )
 
@@ -173,7 +170,7 @@ func collect(ctx context.Context, e *stage.Env, o Options, dir string, p *stage.
 		path := unit(dir, l)
 		if l < o.Dense || calib.Sealed(path) {
 			if err := g.Layer(l, &forward.Taps{}); err != nil {
-				return explain(err, g, txt)
+				return g.Explain(err, txt.Source)
 			}
 			p.Add(int64(n))
 			continue
@@ -182,14 +179,15 @@ func collect(ctx context.Context, e *stage.Env, o Options, dir string, p *stage.
 		if err != nil {
 			return err
 		}
-		a := &taken{m: cfg.Intermediate, imp: imp, begin: begin, down: downNorms(e.Pool, rows, cfg.Hidden)}
+		a := &taken{m: cfg.Intermediate, imp: imp, begin: begin, down: make([]float32, rows.N)}
+		forward.DownNorms(e.Pool, a.down, rows, cfg.Hidden)
 		if o.Paper {
 			if err := a.readIDs(e.Work, c, ws, l); err != nil {
 				return err
 			}
 		}
 		if err := g.Layer(l, a.taps(e.Pool)); err != nil {
-			return explain(err, g, txt)
+			return g.Explain(err, txt.Source)
 		}
 		entries, err := a.unit(ctx, e, o, l)
 		if err != nil {
@@ -288,32 +286,4 @@ func energies(pool *kernels.Pool, s *importances, v *clusters) (sums []float32, 
 		}
 	})
 	return sums, count
-}
-
-// downNorms is every neuron's ‖down‖₂.
-func downNorms(pool *kernels.Pool, rows model.Rows, h int) []float32 {
-	norms := make([]float32, rows.N)
-	pool.Run(rows.N, 64, func(lo, hi int) {
-		x := make([]float32, h)
-		for n := lo; n < hi; n++ {
-			kernels.F16ToF32(x, rows.Mem[n*rows.Stride+2*h:n*rows.Stride+3*h])
-			sum := 0.0
-			for _, v := range x {
-				sum += float64(v) * float64(v)
-			}
-			norms[n] = float32(math.Sqrt(sum))
-		}
-	})
-	return norms
-}
-
-// explain names the token and the text file of a non-finite activation.
-func explain(err error, g *forward.Group, txt *text.Text) error {
-	var bad *forward.NonFinite
-	if !errors.As(err, &bad) {
-		return err
-	}
-	token, pos := g.Token(bad.Row)
-	return format.Inputf("layer %d: %s is not finite at token %d (position %d of its window) of the calibration text, in %s",
-		bad.Layer, bad.What, token, pos, txt.Source(token))
 }

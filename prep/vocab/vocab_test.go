@@ -108,7 +108,9 @@ func TestStage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.down, a.imp = downNorms(e.Pool, rows, cfg.Hidden), &importances{x: make([]uint16, 256*m), n: 256, m: m}
+	a.down = make([]float32, rows.N)
+	forward.DownNorms(e.Pool, a.down, rows, cfg.Hidden)
+	a.imp = &importances{x: make([]uint16, 256*m), n: 256, m: m}
 	for i := 0; i <= l; i++ {
 		taps := &forward.Taps{}
 		if i == l {
