@@ -16,10 +16,16 @@ func NewQ8(n int) *Q8 {
 	return &Q8{codes: make([]int8, n), scales: make([]float32, n/Q4Group), bias: make([]int32, n/4)}
 }
 
+// Resize makes v as long as n, a multiple of Q4Group and at most what NewQ8 made room for. Set comes next.
+func (v *Q8) Resize(n int) {
+	check(n%Q4Group == 0 && n <= cap(v.codes), "Q8.Resize")
+	v.codes, v.scales, v.bias = v.codes[:n], v.scales[:n/Q4Group], v.bias[:n/4]
+}
+
 // smallestQ8 is the magnitude below which a group counts as zero, so that no intermediate result overflows.
 const smallestQ8 = 0x1p-100
 
-// Set rounds x, whose length is that of NewQ8: to nearest, ties to even. The scale of a group is its largest magnitude
+// Set rounds x, which is as long as v: to nearest, ties to even. The scale of a group is its largest magnitude
 // / 127, or NaN where an element is not finite. The same on every level.
 func (v *Q8) Set(x []float32) {
 	check(len(x) == len(v.codes), "Q8.Set")

@@ -11,7 +11,7 @@ import (
 )
 
 // Names of the tensors in lookahead.safetensors, for every layer l ≥ 1. A factor of R rows and C columns is codes
-// U8 (R, C'/2) and scales F16 (R, C'/32) as kernels.GemvQ4 reads them, C' being C rounded up to 32; the columns beyond
+// U8 (R, C'/2) and scales F16 (R, C'/32) as kernels.GemvQ4I8 reads them, C' being C rounded up to 32; the columns beyond
 // C have codes of zero.
 func ScaleName(l int) string            { return fmt.Sprintf("scale.%d", l) }  // F32 (H): x is multiplied by it
 func InName(p, l int) string            { return "in." + TableName(p, l) }     // factor (r, H)
@@ -63,7 +63,9 @@ type Lookahead struct {
 
 	normed []float32    // (H')
 	scaled []float32    // (H')
+	input  *kernels.Q8  // (H') scaled in 8 bits
 	z      [2][]float32 // (r') the inner vectors, zero beyond r
+	inner  [2]*kernels.Q8
 	y      [2][]float32 // (M) predicted outputs
 	act    [3][]float32 // (M) silu at the three points
 	scores [][]float32  // (M) for each layer that a site names
@@ -219,9 +221,9 @@ func finite(f *tensors.File, name, dtype string, n int) (v []float32, err error)
 
 // allocate makes the working memory and binds the parallel loops once, so that a token allocates nothing.
 func (s *Lookahead) allocate(rank, most int) {
-	s.normed, s.scaled = make([]float32, s.h), make([]float32, padded(s.h))
+	s.normed, s.scaled, s.input = make([]float32, s.h), make([]float32, padded(s.h)), kernels.NewQ8(padded(s.h))
 	for p := range Projections {
-		s.z[p], s.y[p] = make([]float32, rank), make([]float32, s.m)
+		s.z[p], s.y[p], s.inner[p] = make([]float32, rank), make([]float32, s.m), kernels.NewQ8(rank)
 	}
 	for i := range s.act {
 		s.act[i] = make([]float32, s.m)
@@ -249,6 +251,7 @@ func (s *Lookahead) Look(pool *kernels.Pool, site int, x []float32) []int {
 		for j, v := range s.normed {
 			s.scaled[j] = v * s.cur.scale[j]
 		}
+		s.input.Set(s.scaled)
 		rows := 0
 		for p := range s.z {
 			n := s.cur.proj[p].in.rows
@@ -256,6 +259,10 @@ func (s *Lookahead) Look(pool *kernels.Pool, site int, x []float32) []int {
 			rows += n
 		}
 		pool.Run(rows, 16, s.inFn)
+		for p, v := range s.inner {
+			v.Resize(s.cur.proj[p].out.cols)
+			v.Set(s.z[p][:s.cur.proj[p].out.cols])
+		}
 		pool.Run(s.m, 64, s.outFn)
 	}
 	return s.now
@@ -267,16 +274,16 @@ func (s *Lookahead) inRows(lo, hi int) {
 	for p := range s.z {
 		f := &s.cur.proj[p].in
 		if a, b := max(lo-base, 0), min(hi-base, f.rows); a < b {
-			f.gemv(s.z[p][a:b], s.scaled, a, b)
+			f.gemv(s.z[p][a:b], s.input, a, b)
 		}
 		base += f.rows
 	}
 }
 
 // gemv computes rows [lo, hi) of f·x.
-func (f *factor) gemv(dst, x []float32, lo, hi int) {
+func (f *factor) gemv(dst []float32, x *kernels.Q8, lo, hi int) {
 	const g = kernels.Q4Group
-	kernels.GemvQ4(dst, x[:f.cols], f.codes[lo*f.cols/2:hi*f.cols/2], f.scales[lo*f.cols/g:hi*f.cols/g])
+	kernels.GemvQ4I8(dst, x, f.codes[lo*f.cols/2:hi*f.cols/2], f.scales[lo*f.cols/g:hi*f.cols/g])
 }
 
 // outRows scores neurons [lo, hi).
@@ -284,7 +291,7 @@ func (s *Lookahead) outRows(lo, hi int) {
 	for p := range s.y {
 		j := &s.cur.proj[p]
 		y := s.y[p][lo:hi]
-		j.out.gemv(y, s.z[p], lo, hi)
+		j.out.gemv(y, s.inner[p], lo, hi)
 		kernels.Add(y, j.offset[lo:hi])
 	}
 	g, u := s.y[0][lo:hi], s.y[1][lo:hi]

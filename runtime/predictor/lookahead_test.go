@@ -45,23 +45,30 @@ func lookaheadFiles(t *testing.T, cfg *checkpoint.Config, lag int) (path, pins s
 	return path, pins, want
 }
 
-// energy is ‖down‖²·E[silu²]·E[u²] by the definition, in float64.
+// energy is ‖down‖²·E[silu²]·E[u²] by the definition, in float64, with the vectors before both factors in 8 bits.
 func energy(l *lookaheadtest.Layer, x []float64, eps float64, n int) float64 {
 	sum := 0.0
 	for _, v := range x {
 		sum += v * v
 	}
 	rms := math.Sqrt(sum/float64(len(x)) + eps)
+	in := make([]float64, len(x))
+	for j, v := range x {
+		in[j] = l.Scale[j] * v / rms
+	}
+	in = predictor.Round8(in)
 	var y [2]float64
 	for p := range y {
 		q := &l.Proj[p]
 		y[p] = q.Offset[n]
+		z := make([]float64, len(q.In))
 		for i, row := range q.In {
-			z := 0.0
 			for j, w := range row {
-				z += w * l.Scale[j] * x[j] / rms
+				z[i] += w * in[j]
 			}
-			y[p] += q.Out[n][i] * z
+		}
+		for i, v := range predictor.Round8(z) {
+			y[p] += q.Out[n][i] * v
 		}
 	}
 	silu2 := func(g float64) float64 {

@@ -33,6 +33,7 @@ type mixed struct {
 	scores []float32 // (M) of the observed token
 	prob   []float32 // (K') of one table at a time, zero beyond K
 	inner  []float32 // (r')
+	codes  *kernels.Q8
 	part   []float32 // (M)
 }
 
@@ -157,7 +158,7 @@ func (s *Mixture) read(f *tensors.File, l int, tables []string) (x mixed, err er
 		most, rank = max(most, y.mix.cols), max(rank, y.row.cols)
 	}
 	x.scores, x.part = make([]float32, s.m), make([]float32, s.m)
-	x.prob, x.inner = make([]float32, most), make([]float32, rank)
+	x.prob, x.inner, x.codes = make([]float32, most), make([]float32, rank), kernels.NewQ8(max(most, rank))
 	return x, nil
 }
 
@@ -166,8 +167,12 @@ func (x *mixed) add(t int) {
 	y := &x.tables[t]
 	z := x.inner[:y.row.cols]
 	clear(z)
-	y.mix.gemv(z[:y.mix.rows], x.prob, 0, y.mix.rows)
-	y.row.gemv(x.part, z, 0, len(x.part))
+	x.codes.Resize(y.mix.cols)
+	x.codes.Set(x.prob[:y.mix.cols])
+	y.mix.gemv(z[:y.mix.rows], x.codes, 0, y.mix.rows)
+	x.codes.Resize(y.row.cols)
+	x.codes.Set(z)
+	y.row.gemv(x.part, x.codes, 0, len(x.part))
 	kernels.Add(x.scores, x.part)
 }
 

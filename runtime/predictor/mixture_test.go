@@ -97,11 +97,14 @@ func TestMixture(t *testing.T) {
 			want[n] = float64(kernels.F16Value(half[n]))
 			for i := range prob {
 				mix, row := v[MixName(Projections[i], l)], v[RowName(Projections[i], l)]
-				k := len(prob[i])
-				for r := range mixRank {
-					for c, q := range prob[i] {
-						want[n] += row[n*mixRank+r] * mix[r*k+c] * q
+				k, inner := len(prob[i]), make([]float64, mixRank)
+				for c, q := range Round8(prob[i]) {
+					for r := range inner {
+						inner[r] += mix[r*k+c] * q
 					}
+				}
+				for r, z := range Round8(inner) {
+					want[n] += row[n*mixRank+r] * z
 				}
 			}
 		}
