@@ -40,6 +40,30 @@ func TestHelp(t *testing.T) {
 	}
 }
 
+// TestEmptyFlags holds, for every flag of every command that takes a value, that an empty one is a wrong command line that
+// names the flag; a prompt and a system message may be empty.
+func TestEmptyFlags(t *testing.T) {
+	command := regexp.MustCompile(`(?m)^   ([a-z-]+)  +\S`)
+	flag := regexp.MustCompile(`(?m)^   --([a-z-]+)(?:, -[^ ]+)* [A-Z]`)
+	seen := 0
+	for _, prog := range []string{"npprep", "nprun"} {
+		for _, c := range command.FindAllStringSubmatch(section(run(t, prog, "--help"), "COMMANDS:"), -1) {
+			for _, f := range flag.FindAllStringSubmatch(section(run(t, prog, c[1], "--help"), "OPTIONS:"), -1) {
+				if f[1] == "prompt" || f[1] == "system" {
+					continue
+				}
+				seen++
+				if o, e, code := tool(t, prog, c[1], "--"+f[1], ""); code != 2 || o != "" || !strings.Contains(e, "-"+f[1]) {
+					t.Errorf("%s %s --%s \"\": exit %d, stdout %q, stderr %q", prog, c[1], f[1], code, o, e)
+				}
+			}
+		}
+	}
+	if seen < 100 {
+		t.Errorf("only %d flags", seen)
+	}
+}
+
 // section is what stands under a heading of a help text.
 func section(help, heading string) string {
 	_, rest, _ := strings.Cut(help, heading)

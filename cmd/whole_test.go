@@ -294,7 +294,7 @@ func TestExitCodes(t *testing.T) {
 		"max-tokens":         {[]string{"generate", "-b", b, "--prompt", "x", "--max-tokens", "-3"}, 2, "--max-tokens -3"},
 		"no memory":          {[]string{"generate", "-b", b, "--prompt", "x", "--memory", "0"}, 2, "--memory 0"},
 		"system, no chat":    {[]string{"generate", "-b", b, "--prompt", "x", "--system", "y"}, 2, "--chat"},
-		"no ids":             {[]string{"eval", "-b", b, "--ids", ""}, 3, "no token ids"},
+		"no ids":             {[]string{"eval", "-b", b, "--ids", ","}, 3, "no token ids"},
 		"junk ids":           {[]string{"eval", "-b", b, "--ids", "1,x"}, 3, "\"x\""},
 		"window":             {[]string{"eval", "-b", b, "--text", "x", "--window", "1"}, 2, "--window 1"},
 		"bos of ids":         {[]string{"eval", "-b", b, "--ids", "1,2", "--bos"}, 2, "--bos"},

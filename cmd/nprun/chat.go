@@ -53,9 +53,9 @@ type conversation struct {
 	sample    sample.Params
 	maxTokens int
 	bundle    string
-	out       *output   // answers
-	say       io.Writer // remarks
-	skip      int       // oldest messages that the context no longer holds
+	out       *clix.Output // answers
+	say       io.Writer    // remarks
+	skip      int          // oldest messages that the context no longer holds
 	signals   <-chan os.Signal
 }
 
@@ -158,7 +158,7 @@ func (v *conversation) talk(in lineReader) error {
 		err = v.answer(message)
 		switch {
 		case err == nil:
-		case errors.Is(err, context.Canceled), v.out.err != nil:
+		case errors.Is(err, context.Canceled), v.out.Err != nil:
 			return err
 		default:
 			clix.PrintError(v.say, "nprun", err)
@@ -244,8 +244,8 @@ func (v *conversation) generate() (string, error) {
 		fmt.Fprintln(v.out)
 	}
 	switch {
-	case v.out.err != nil:
-		return "", v.out.err
+	case v.out.Err != nil:
+		return "", v.out.Err
 	case errors.Is(err, context.Canceled) && context.Cause(ctx) == errStopped:
 		err = nil
 	case errors.Is(err, format.ErrInput) && len(v.msgs) > 1:

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	clix "neuroprefetcher/cmd/internal/cli"
 	"neuroprefetcher/runtime/chat"
 	"neuroprefetcher/runtime/engine"
 	"neuroprefetcher/runtime/engine/enginetest"
@@ -82,7 +83,7 @@ func parrot(t *testing.T) (*conversation, *bytes.Buffer, *bytes.Buffer, chan os.
 	}
 	var out, say bytes.Buffer
 	signals := make(chan os.Signal, 1)
-	return &conversation{e: enginetest.Open(t, dir, engine.Options{}), t: tmpl, bundle: dir, out: &output{w: &out}, say: &say, signals: signals}, &out, &say, signals
+	return &conversation{e: enginetest.Open(t, dir, engine.Options{}), t: tmpl, bundle: dir, out: &clix.Output{W: &out}, say: &say, signals: signals}, &out, &say, signals
 }
 
 func said(v *conversation) string {
@@ -141,7 +142,7 @@ func TestTalkGoesOn(t *testing.T) {
 			t.Errorf("stderr lacks %q: %s", want, say)
 		}
 	}
-	v.out.w = failing{}
+	v.out.W = failing{}
 	if err := v.talk(&script{lines: []any{"c?"}}); err == nil || !strings.Contains(err.Error(), "writing the result") {
 		t.Errorf("a lost answer: %v", err)
 	}
@@ -206,7 +207,7 @@ func (w *interrupter) Write(b []byte) (int, error) {
 func TestCtrlC(t *testing.T) {
 	v, _, _, signals := parrot(t)
 	w := &interrupter{signals: signals, signal: os.Interrupt}
-	v.out.w = w
+	v.out.W = w
 	if err := v.talk(&script{lines: []any{"!", "more?"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -214,12 +215,12 @@ func TestCtrlC(t *testing.T) {
 		t.Errorf("said %q", said(v))
 	}
 	v, _, _, signals = parrot(t)
-	v.out.w = &interrupter{signals: signals, signal: syscall.SIGTERM}
+	v.out.W = &interrupter{signals: signals, signal: syscall.SIGTERM}
 	if err := v.talk(&script{lines: []any{"!", "more?"}}); !errors.Is(err, context.Canceled) || len(v.msgs) != 0 {
 		t.Errorf("SIGTERM: %v, said %q", err, said(v))
 	}
 	signals <- os.Interrupt // from before the answer
-	v.out.w = io.Discard
+	v.out.W = io.Discard
 	if err := v.talk(&script{lines: []any{"more?"}}); err != nil || said(v) != "user:more?|assistant:ok|" {
 		t.Errorf("%v, said %q", err, said(v))
 	}

@@ -90,8 +90,8 @@ func generate(c *cli.Context) error {
 	if emit != nil && res.Text != "" {
 		fmt.Fprintln(stdout)
 	}
-	if stdout.err != nil {
-		return stdout.err
+	if stdout.Err != nil {
+		return stdout.Err
 	}
 	if err != nil {
 		return err

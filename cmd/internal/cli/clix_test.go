@@ -144,3 +144,42 @@ func TestVersionAndCompletion(t *testing.T) {
 		}
 	}
 }
+
+// TestEmptyValues holds that a flag without a value is not taken for no flag, but where nothing is a text.
+func TestEmptyValues(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		code int
+	}{
+		{[]string{"--out", ""}, ExitUsage}, {[]string{"--out="}, ExitUsage}, {[]string{"--name", "a,"}, ExitUsage}, {[]string{"-o", ""}, ExitUsage},
+		{[]string{"--prompt", ""}, ExitOK}, {nil, ExitOK}, {[]string{"--name", "a,b", "--out", "x"}, ExitOK},
+	} {
+		var errs bytes.Buffer
+		app := &cli.App{Name: "p", Writer: io.Discard, ErrWriter: io.Discard, Commands: []*cli.Command{{
+			Name: "c", Flags: []cli.Flag{&cli.StringFlag{Name: "out", Aliases: []string{"o"}}, &cli.StringSliceFlag{Name: "name"}, &cli.StringFlag{Name: "prompt"}},
+			Action: func(*cli.Context) error { return nil }}}}
+		if code := Run(app, append([]string{"p", "c"}, c.args...), &errs); code != c.code || (code == ExitUsage) != strings.Contains(errs.String(), ": the value is empty") {
+			t.Errorf("%q: exit %d, %s", c.args, code, errs.String())
+		}
+	}
+}
+
+// full is a drive without room.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space") }
+
+// TestLostOutput holds that a run whose output got lost has failed, help and version included.
+func TestLostOutput(t *testing.T) {
+	for _, args := range [][]string{{"--help"}, {"--version"}, {"c", "--help"}, {"c"}, {"completion", "bash"}, {"completion", "fish"}} {
+		var errs bytes.Buffer
+		app := &cli.App{Name: "p", Writer: full{}, ErrWriter: io.Discard, Commands: []*cli.Command{CompletionCommand("p"), {
+			Name: "c", Action: func(c *cli.Context) error {
+				fmt.Fprintln(c.App.Writer, "the result")
+				return nil
+			}}}}
+		if code := Run(app, append([]string{"p"}, args...), &errs); code != ExitIO || errs.String() != "p: error: writing the result: no space\n" {
+			t.Errorf("%v: exit %d, %q", args, code, errs.String())
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -82,7 +83,17 @@ func Run(app *cli.App, args []string, stderr io.Writer) int {
 	ctx, stop := SignalContext(context.Background())
 	defer stop()
 	Prepare(app)
+	out, ok := app.Writer.(*Output)
+	if !ok {
+		if out = (&Output{W: app.Writer}); out.W == nil {
+			out.W = os.Stdout
+		}
+		app.Writer = out
+	}
 	err := app.RunContext(ctx, args)
+	if err == nil {
+		err = out.Err // help and version do not look at what became of them
+	}
 	if err == nil {
 		return ExitOK
 	}
@@ -104,7 +115,38 @@ func Prepare(app *cli.App) {
 	for _, c := range app.Commands {
 		c.OnUsageError = onUsage
 		c.HideHelpCommand = true
+		action := c.Action
+		c.Action = func(c *cli.Context) error {
+			if err := noEmpty(c); err != nil {
+				return err
+			}
+			return action(c)
+		}
 	}
+}
+
+// texts are the flags whose value may be nothing: what they hold is said to the model.
+var texts = []string{"prompt", "system"}
+
+// noEmpty refuses a flag that was given without a value: --out "$DIR" where DIR is not set means something else than no --out.
+func noEmpty(c *cli.Context) error {
+	for _, f := range c.Command.Flags {
+		name := f.Names()[0]
+		if !c.IsSet(name) || slices.Contains(texts, name) {
+			continue
+		}
+		empty := false
+		switch f.(type) {
+		case *cli.StringFlag:
+			empty = c.String(name) == ""
+		case *cli.StringSliceFlag:
+			empty = slices.Contains(c.StringSlice(name), "")
+		}
+		if empty {
+			return format.Hint(Usagef("--%s: the value is empty", name), "give one, or leave --"+name+" out")
+		}
+	}
+	return nil
 }
 
 func onUsage(c *cli.Context, err error, _ bool) error {
