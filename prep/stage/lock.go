@@ -22,6 +22,12 @@ func (e *Env) Lock() error {
 	if err != nil {
 		return err
 	}
+	for _, name := range []string{hashFile, reportFile} { // a killed run may have been writing them; now nobody is
+		if err := format.RemoveTemps(filepath.Join(e.Work, name)); err != nil {
+			l.Close()
+			return err
+		}
+	}
 	e.lock, e.holders = l, 1
 	return nil
 }

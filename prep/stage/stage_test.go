@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -268,6 +269,32 @@ func TestSecondProcessIsRefused(t *testing.T) {
 	e.Unlock()
 	if out := other(); !strings.Contains(out, "lock: <nil>") {
 		t.Errorf("after: %s", out)
+	}
+}
+
+// What a killed run was writing into the work folder itself goes with the next run; other files there are nobody's.
+func TestLockClearsTemporaryFiles(t *testing.T) {
+	work := t.TempDir()
+	for _, name := range []string{".report.json12345", ".hashes.json6", ".report.jsonx", ".mine7", "report.json"} {
+		if err := os.WriteFile(filepath.Join(work, name), nil, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e := &Env{Work: work}
+	if err := e.Lock(); err != nil {
+		t.Fatal(err)
+	}
+	e.Unlock()
+	left, err := os.ReadDir(work)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, d := range left {
+		names = append(names, d.Name())
+	}
+	if want := []string{".lock", ".mine7", ".report.jsonx", "report.json"}; !slices.Equal(names, want) {
+		t.Errorf("left are %q, want %q", names, want)
 	}
 }
 
