@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -70,6 +71,17 @@ func Open(dir string) (*Bundle, error) {
 
 // Path is where a member lies.
 func (b *Bundle) Path(member string) string { return filepath.Join(b.Dir, member) }
+
+// In names the bundle in an error of CheckRecord or CheckRecordCRC, which know the member only; nil stays nil.
+func (b *Bundle) In(err error) error {
+	if err == nil {
+		return nil
+	}
+	return format.Hint(fmt.Errorf("%s%c%w", b.Dir, filepath.Separator, err), repair)
+}
+
+// repair is what to do about a damaged bundle.
+const repair = "prepare the bundle again or copy it anew"
 
 // Has reports whether the bundle holds a member.
 func (b *Bundle) Has(member string) bool {

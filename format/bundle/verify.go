@@ -104,7 +104,7 @@ func (b *Bundle) verifyMember(ctx context.Context, m Member, count func(int)) er
 
 func sumError(path string, h hash.Hash, m Member) error {
 	if got := hex.EncodeToString(h.Sum(nil)); got != m.SHA256 {
-		return format.Hint(format.Corruptf("%s: member is damaged: sha256 %s, the manifest says %s", path, got, m.SHA256), "prepare the bundle again or copy it anew")
+		return format.Hint(format.Corruptf("%s: member is damaged: sha256 %s, the manifest says %s", path, got, m.SHA256), repair)
 	}
 	return nil
 }
@@ -151,13 +151,13 @@ func (c *rowsCheck) chunk(layer int, off int64, first, n int, b []byte) {
 			}
 		}
 		if err != nil {
-			c.damage(err)
+			c.damage(c.b.In(err))
 			c.inLayer++
 		}
 	}
 	if n == 0 {
 		if j := nonZero(b); j >= 0 {
-			c.damage(format.Corruptf("%s: layer %d, offset %d: padding behind the records is not zero", MemberRows, layer, off+int64(j)))
+			c.damage(format.Corruptf("%s: layer %d, offset %d: padding behind the records is not zero", c.b.Path(MemberRows), layer, off+int64(j)))
 			c.inLayer++
 		}
 	}
@@ -167,7 +167,7 @@ func (c *rowsCheck) chunk(layer int, off int64, first, n int, b []byte) {
 // than the manifest's.
 func (c *rowsCheck) endLayer(layer int) {
 	if want := c.b.Manifest.LayerCRC[layer]; c.crc != want && c.inLayer == 0 {
-		c.damage(format.Corruptf("%s: layer %d, offset %d: layer checksum %#08x, the manifest says %#08x", MemberRows, layer, c.b.Manifest.Rows.LayerOffset(layer), c.crc, want))
+		c.damage(format.Corruptf("%s: layer %d, offset %d: layer checksum %#08x, the manifest says %#08x", c.b.Path(MemberRows), layer, c.b.Manifest.Rows.LayerOffset(layer), c.crc, want))
 	}
 	c.crc, c.inLayer = 0, 0
 }
@@ -264,5 +264,5 @@ func (b *Bundle) verifyRows(ctx context.Context, m Member, count func(int)) erro
 	if c.damaged > 1 {
 		err = fmt.Errorf("%w (and %d more damaged places)", err, c.damaged-1)
 	}
-	return format.Hint(err, "prepare the bundle again or copy it anew")
+	return format.Hint(err, repair)
 }

@@ -39,7 +39,7 @@ func (e *exporter) records(layer int, f func(first, n int, recs []uint16) error)
 				err = bundle.CheckRecordCRC(g, layer, first+i, rec, binary.LittleEndian.Uint32(crcs[4*i:]))
 			}
 			if err != nil {
-				return err
+				return e.b.In(err)
 			}
 		}
 		if err := f(first, n, buf[:n*g.Stride/2]); err != nil {
