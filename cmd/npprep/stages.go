@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,8 +15,10 @@ import (
 
 	clix "neuroprefetcher/cmd/internal/cli"
 	"neuroprefetcher/format"
+	"neuroprefetcher/format/bundle"
 	"neuroprefetcher/format/checkpoint"
 	"neuroprefetcher/kernels"
+	assemble "neuroprefetcher/prep/bundle"
 	"neuroprefetcher/prep/prepare"
 	"neuroprefetcher/prep/self"
 	"neuroprefetcher/prep/stage"
@@ -224,6 +227,9 @@ func options(c *cli.Context) (prepare.Options, error) {
 	}
 	if s := c.String("selectors"); s != "" {
 		o.Selectors = strings.Split(s, ",")
+		if err := assemble.CheckSelectors(o.Selectors); err != nil {
+			return o, clix.Usagef("--selectors: %w", err)
+		}
 	}
 	name, ahead := c.Command.Name, c.Float64("lookahead")
 	if c.IsSet("lookahead") {
@@ -265,6 +271,8 @@ func options(c *cli.Context) (prepare.Options, error) {
 		return o, clix.Usagef("--lr %v: must be above 0 and below 1", o.LR)
 	case o.Dense && (c.IsSet("selectors") || c.IsSet("import")):
 		return o, clix.Usagef("--dense does not go with --selectors or --import")
+	case o.Import != "" && o.Selectors != nil && !slices.Contains(o.Selectors, bundle.SelectorPaper) && !slices.Contains(o.Selectors, bundle.SelectorPaperPlus):
+		return o, clix.Usagef("--import goes with the selectors paper and paper+, --selectors names neither")
 	case c.IsSet("lr") && o.LR == 0:
 		return o, clix.Usagef("--lr 0: must be above 0 and below 1")
 	}

@@ -70,6 +70,9 @@ func TestRefusedBeforeTheFirstStage(t *testing.T) {
 		"text is an LFS stub": func(o *Options) { o.Texts = []string{file("stub", "version https://git-lfs.github.com/spec/v1\n")} },
 		"text is too short":   func(o *Options) { o.Tokens = 1000 },
 		"window too long":     func(o *Options) { o.Window = 257 },
+		"ramp too long":       func(o *Options) { o.Ramp = 20 },
+		"no such weights":     func(o *Options) { o.Import = filepath.Join(dir, "none") },
+		"weights are a text":  func(o *Options) { o.Import = text },
 	} {
 		work, out := filepath.Join(t.TempDir(), "w"), filepath.Join(t.TempDir(), "b.np")
 		o := Options{Checkpoint: open(t), Out: out, KMax: 10, Texts: []string{text}}

@@ -98,6 +98,9 @@ var Stages = []Stage{
 		return train.Run(ctx, e, t)
 	}},
 	{"moments", true, []string{bundle.SelectorLookahead}, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
+		if err := o.regress().Check(); err != nil { // the sums are for its sources
+			return stage.Report{}, err
+		}
 		m := o.moments()
 		m.Shard = o.Shard
 		return moments.Run(ctx, e, m)
@@ -217,7 +220,7 @@ func (o Options) moments() moments.Options {
 	if o.Lag > 0 {
 		lags = append([]int{o.Lag}, lags...)
 	}
-	extra, _ := o.regress().Extra() // wrong options are regress's to refuse
+	extra, _ := o.regress().Extra() // wrong options are refused by regress's Check
 	return moments.Options{Checkpoint: o.Checkpoint, Texts: o.Texts, Tokens: o.Tokens, Window: o.Window, Lags: lags, Extra: extra}
 }
 

@@ -415,6 +415,11 @@ func TestRamp(t *testing.T) {
 	if _, err := Run(context.Background(), e, o); !errors.Is(err, format.ErrInput) || !strings.Contains(format.HintOf(err), "--ramp") {
 		t.Errorf("moments without the ramp's sources: %v", err)
 	}
+	long := o
+	long.Ramp = c.Config.Layers - o.Dense + 1
+	if err := long.Check(); !errors.Is(err, format.ErrInput) || !strings.Contains(err.Error(), "behind the dense prefix of 3") {
+		t.Errorf("a ramp of more layers than there are: %v", err)
+	}
 	extra, err := o.Extra()
 	if err != nil || len(extra) != 2 {
 		t.Fatalf("%v, %v", extra, err)

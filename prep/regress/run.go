@@ -84,6 +84,8 @@ func (o *Options) defaults() error {
 		return format.Inputf("dense prefix of %d layers: the model has %d", o.Dense, cfg.Layers)
 	case o.Ramp < 0 || o.Lag+2*o.Ramp > predictor.MaxLag:
 		return format.Inputf("ramp of %d layers: must be 0 to %d", o.Ramp, (predictor.MaxLag-o.Lag)/2)
+	case o.Ramp > cfg.Layers-o.Dense:
+		return format.Hint(format.Inputf("ramp of %d layers: only %d are behind the dense prefix of %d", o.Ramp, cfg.Layers-o.Dense, o.Dense), "lower --ramp or --dense-layers")
 	}
 	return nil
 }

@@ -171,20 +171,30 @@ func (d *data) write(ctx context.Context, path string, p *stage.Progress) error 
 	return tensors.Write(path, entries, nil)
 }
 
-// read takes weights of d's shape, but for the width, from a file that was trained elsewhere.
-func (d *data) read(path, data string) (*weights, error) {
+const exportAgain = "export the data set again, and train on it"
+
+// openWeights opens a file of weights that were trained elsewhere; nothing but its kind is checked.
+func openWeights(path string) (*tensors.File, error) {
 	f, err := tensors.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	other := func(err error) error { return format.Hint(err, "export the data set again, and train on it") }
-	meta := f.Metadata()
-	if v := meta[versionKey]; v != strconv.Itoa(ExchangeVersion) {
-		return nil, other(format.Inputf("%s: predictor weights of version %q, want %d", path, v, ExchangeVersion))
+	if v := f.Metadata()[versionKey]; v != strconv.Itoa(ExchangeVersion) {
+		f.Close()
+		return nil, format.Hint(format.Inputf("%s: predictor weights of version %q, want %d", path, v, ExchangeVersion), exportAgain)
 	}
-	if meta[dataKey] != data {
-		return nil, other(format.Inputf("%s: trained on data of another capture or clustering", path))
+	return f, nil
+}
+
+// read takes weights of d's shape, but for the width, from a file that was trained elsewhere.
+func (d *data) read(path, data string) (*weights, error) {
+	f, err := openWeights(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if f.Metadata()[dataKey] != data {
+		return nil, format.Hint(format.Inputf("%s: trained on data of another capture or clustering", path), exportAgain)
 	}
 	in, ok := f.Info(predictor.ProjName(0))
 	if !ok || len(in.Shape) != 2 || in.Shape[0] < 1 || in.Shape[0] > predictor.MaxDim {

@@ -154,6 +154,13 @@ func (o Options) Check() error {
 	if o.Dim < 0 || o.Dim > predictor.MaxDim || o.Epochs < 1 || o.Batch < 1 || !(o.LR > 0 && o.LR < 1) {
 		return format.Inputf("width %d (at most %d), %d epochs, batch %d, rate %v: out of range", o.Dim, predictor.MaxDim, o.Epochs, o.Batch, o.LR)
 	}
+	if o.Import != "" { // before the stages that the rest of its checks need
+		f, err := openWeights(o.Import)
+		if err != nil {
+			return err
+		}
+		f.Close()
+	}
 	return nil
 }
 
