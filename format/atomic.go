@@ -3,6 +3,7 @@ package format
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -33,7 +34,7 @@ func WriteFileAtomicSize(path string, size int64, write func(w io.Writer) error)
 		return Inputf("%s: is a device or a pipe, not a file to replace", path)
 	}
 	if size >= 0 {
-		if err := CheckSpace(dir, size); err != nil {
+		if err := checkSpace(path, dir, size); err != nil {
 			return err
 		}
 	}
@@ -111,16 +112,26 @@ func FreeSpace(dir string) (int64, error) {
 }
 
 // CheckSpace refuses a write of size bytes into dir if the file system has less.
-func CheckSpace(dir string, size int64) error {
+func CheckSpace(dir string, size int64) error { return checkSpace(dir, dir, size) }
+
+// checkSpace is CheckSpace for what will lie in dir.
+func checkSpace(what, dir string, size int64) error {
 	free, err := FreeSpace(dir)
 	if err != nil {
 		return err
 	}
 	if size > free {
-		return Hint(IOf("%s: no space: %s wanted, %s available", dir, IEC(size), IEC(free)), "free some space or choose another directory")
+		wanted, available := IEC(size), IEC(free)
+		if wanted == available { // to the digits shown
+			wanted, available = fmt.Sprint(size, " bytes"), fmt.Sprint(free)
+		}
+		return Hint(IOf("%s: no space: %s wanted, %s available", what, wanted, available), MakeSpace)
 	}
 	return nil
 }
+
+// MakeSpace is what to do about a full file system.
+const MakeSpace = "free some space or choose another directory"
 
 // countWriter remembers how much the file took and its first error, so that a failing file is told from a failing producer.
 type countWriter struct {
@@ -157,7 +168,7 @@ func writeError(path, dir string, done, size int64, err error) error {
 		wanted = IEC(size)
 	}
 	return Hint(IOf("%s: no space: %s wanted, %s available after %s were written: %w", path, wanted, IEC(free), IEC(done), err),
-		"free some space or choose another directory")
+		MakeSpace)
 }
 
 func createError(path string, err error) error {

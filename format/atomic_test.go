@@ -3,6 +3,7 @@ package format
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -101,7 +102,7 @@ func TestWriteFileAtomicFailures(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.want) || !errors.Is(err, c.kind) {
 				t.Errorf("%v", err)
 			}
-			if c.name == "no space" && (!strings.Contains(err.Error(), "available") || HintOf(err) == "") {
+			if c.name == "no space" && (!strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "available") || HintOf(err) == "") {
 				t.Errorf("%v, hint %q", err, HintOf(err))
 			}
 			only(t, dir, "x", "old")
@@ -150,6 +151,14 @@ func TestFullFileSystem(t *testing.T) {
 	}
 	only(t, dir, "x", "old")
 	if err := WriteFileAtomicSize(path, 400<<10, put("")); !errors.Is(err, ErrIO) || !strings.Contains(err.Error(), "400.0 KiB wanted") {
+		t.Errorf("%v", err)
+	}
+	free, err := FreeSpace(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// what is a little too much does not read as if it fitted
+	if err := WriteFileAtomicSize(path, free+1, put("")); !errors.Is(err, ErrIO) || !strings.Contains(err.Error(), fmt.Sprintf("%d bytes wanted, %d available", free+1, free)) {
 		t.Errorf("%v", err)
 	}
 	only(t, dir, "x", "old")

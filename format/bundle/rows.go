@@ -73,8 +73,7 @@ func spaceError(path string, want int64, err error) error {
 		if ferr != nil {
 			avail = "unknown"
 		}
-		return format.Hint(format.IOf("%s: no space: %s wanted, %s available: %w", path, format.IEC(want), avail, err),
-			"free some space or choose another directory")
+		return format.Hint(format.IOf("%s: no space: %s wanted, %s available: %w", path, format.IEC(want), avail, err), format.MakeSpace)
 	}
 	return format.IOf("%s: write: %w", path, err)
 }

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -82,6 +84,11 @@ func TestErrorsAreOneLine(t *testing.T) {
 	b.Reset()
 	PrintError(&b, "nprun", context.Canceled)
 	if b.String() != "nprun: interrupted\n" {
+		t.Errorf("%q", b.String())
+	}
+	b.Reset()
+	PrintError(&b, "nprun", &os.PathError{Op: "mkdir", Path: "x", Err: syscall.ENOSPC}) // wherever the room ran out
+	if b.String() != "nprun: error: mkdir x: no space left on device\nnprun: hint: "+format.MakeSpace+"\n" {
 		t.Errorf("%q", b.String())
 	}
 }

@@ -59,7 +59,11 @@ func PrintError(w io.Writer, prog string, err error) {
 	} else {
 		fmt.Fprintf(w, "%s: error: %s\n", prog, oneLine(err.Error()))
 	}
-	if h := format.HintOf(err); h != "" {
+	h := format.HintOf(err)
+	if h == "" && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)) {
+		h = format.MakeSpace
+	}
+	if h != "" {
 		fmt.Fprintf(w, "%s: hint: %s\n", prog, oneLine(h))
 	}
 }
