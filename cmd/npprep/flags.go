@@ -76,6 +76,21 @@ func vocabFlags() []cli.Flag {
 	}
 }
 
+// tuneTextFlags are what tune shares with the stages that read text.
+func tuneTextFlags() []cli.Flag {
+	var out []cli.Flag
+	for _, f := range sampleFlags() {
+		if n := f.Names()[0]; n == "text" || n == "window" {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func tuneFlags() []cli.Flag {
+	return []cli.Flag{&cli.IntFlag{Name: "tune-windows", DefaultText: "2048 tokens', or half as many from 2 billion parameters on", Usage: "measure selectors on `N` windows of the text, so that auto takes the best; -1 leaves it out"}}
+}
+
 func selectorFlags() []cli.Flag {
 	return []cli.Flag{&cli.StringFlag{Name: "selectors", DefaultText: "lookahead,paper,static", Usage: "selectors `NAME,...` that the bundle has, the default first; paper+ and centroid may be added"}}
 }

@@ -44,6 +44,8 @@ func app() *cli.App {
 				"npprep repack --model DIR --work DIR", modelFlag, workFlag, repackFlags),
 			stageCommand("bundle", "put everything together and publish the bundle",
 				"npprep bundle --model DIR --work DIR --out model.np --sparsity 0.62", modelFlag, workFlag, bundleFlags, selectorFlags),
+			stageCommand("tune", "measure the bundle's selectors and publish it with what was found",
+				"npprep tune --model DIR --work DIR --text FILE --out model.np --sparsity 0.62", modelFlag, workFlag, bundleFlags, selectorFlags, tuneTextFlags, tuneFlags),
 			withReport(prepareCommand()),
 			evalCommand(),
 			clix.InspectCommand("npprep"),

@@ -81,7 +81,7 @@ func prepareCommand() *cli.Command {
 		Description: "Runs all stages in order and skips what is up to date. Without --work, the work folder is the bundle's name with .work behind it.\n\n" +
 			"Examples:\n   npprep prepare --model Mistral-7B-v0.1 --text calibration.txt --sparsity 0.62 --out mistral.np\n" +
 			"   npprep prepare --model Mistral-7B-v0.1 --dense --out mistral-dense.np",
-		Flags: flags([]flagSet{modelFlag, workFlag, bundleFlags, textFlags, clusterFlags, trainFlags, importFlags, selectorFlags, vocabFlags, lookaheadFlags, regressFlags, repackFlags, runFlags}),
+		Flags: flags([]flagSet{modelFlag, workFlag, bundleFlags, textFlags, clusterFlags, trainFlags, importFlags, selectorFlags, vocabFlags, lookaheadFlags, regressFlags, repackFlags, tuneFlags, runFlags}),
 		Action: func(c *cli.Context) error {
 			return run(c, func(ctx context.Context, e *stage.Env, o prepare.Options) error {
 				_, err := prepare.Run(ctx, e, o)
@@ -165,6 +165,9 @@ func selfText(o *prepare.Options, work string) error {
 	return nil
 }
 
+// maxTuneWindows is about what the longest text has.
+const maxTuneWindows = 100_000
+
 // maxThreads is far beyond what any stage can use.
 const maxThreads = 1024
 
@@ -221,8 +224,8 @@ func options(c *cli.Context) (prepare.Options, error) {
 		Dim:       c.Int("dim"), Epochs: c.Int("epochs"), Batch: c.Int("batch"), LR: c.Float64("lr"), Import: c.String("import"),
 		Rank: c.Int("rank"), DenseLayers: c.Int("dense-layers"), Ramp: c.Int("ramp"),
 		JointCentroids: c.Int("joint-centroids"), VocabTokens: c.Int("vocab-tokens"),
-		RecordAlign: c.Int("record-align"),
-		Out:         c.String("out"), Dense: c.Bool("dense"), KMax: c.Int("k-max"), Sparsity: c.Float64("sparsity"),
+		RecordAlign: c.Int("record-align"), TuneWindows: c.Int("tune-windows"),
+		Out: c.String("out"), Dense: c.Bool("dense"), KMax: c.Int("k-max"), Sparsity: c.Float64("sparsity"),
 		Tool: "npprep " + clix.Version,
 	}
 	if s := c.String("selectors"); s != "" {
@@ -244,8 +247,8 @@ func options(c *cli.Context) (prepare.Options, error) {
 			return o, clix.Usagef("--%v", err)
 		}
 	}
-	needsOut := name == "bundle" || name == "prepare"
-	needsText := name == "threshold" || name == "capture" || name == "vocab" || name == "moments" || name == "prepare" && !o.Dense
+	needsOut := name == "bundle" || name == "tune" || name == "prepare"
+	needsText := name == "threshold" || name == "capture" || name == "vocab" || name == "moments" || name == "tune" || name == "prepare" && !o.Dense
 	switch {
 	case needsOut && o.Out == "":
 		return o, clix.Usagef("no bundle directory given (--out DIR)")
@@ -261,7 +264,7 @@ func options(c *cli.Context) (prepare.Options, error) {
 		return o, clix.Usagef("--k-max %d: must be at least 1", o.KMax)
 	case needsOut && !(o.Sparsity >= 0 && o.Sparsity < 1):
 		return o, clix.Usagef("--sparsity %v: must be at least 0 and below 1", o.Sparsity)
-	case needsText && name != "moments" && name != "vocab" && !(o.Density > 0 && o.Density <= 1):
+	case needsText && name != "moments" && name != "vocab" && name != "tune" && !(o.Density > 0 && o.Density <= 1):
 		return o, clix.Usagef("--density %v: must be above 0 and at most 1", o.Density)
 	case !(ahead >= 0 && ahead <= 31) || 2*ahead != math.Trunc(2*ahead):
 		return o, clix.Usagef("--lookahead %v: must be 0 to 31 layers, in halves", ahead)
@@ -273,6 +276,10 @@ func options(c *cli.Context) (prepare.Options, error) {
 		return o, clix.Usagef("--dense does not go with --selectors or --import")
 	case o.Import != "" && o.Selectors != nil && !slices.Contains(o.Selectors, bundle.SelectorPaper) && !slices.Contains(o.Selectors, bundle.SelectorPaperPlus):
 		return o, clix.Usagef("--import goes with the selectors paper and paper+, --selectors names neither")
+	case name == "tune" && o.Dense:
+		return o, clix.Usagef("--dense: a dense bundle has no selector to measure")
+	case o.TuneWindows < -1 || o.TuneWindows > maxTuneWindows || c.IsSet("tune-windows") && o.TuneWindows == 0:
+		return o, clix.Usagef("--tune-windows %d: want 1 to %d, or -1 for none", o.TuneWindows, maxTuneWindows)
 	case c.IsSet("lr") && o.LR == 0:
 		return o, clix.Usagef("--lr 0: must be above 0 and below 1")
 	}

@@ -33,6 +33,9 @@ func Describe(w io.Writer, b *Bundle) error {
 		for _, name := range s.Selectors {
 			p.f("selector   %-10s %s\n", name, m.SelectorSize(name))
 		}
+		for _, q := range s.Quality {
+			p.f("quality    %s\n", q)
+		}
 	} else {
 		p.f("sparse     no: modes resident and stream only\n")
 	}
@@ -49,6 +52,20 @@ func Describe(w io.Writer, b *Bundle) error {
 		p.f("parameter  %s = %s\n", k, m.Params[k])
 	}
 	return p.err
+}
+
+// String is a line for people.
+func (q Quality) String() string {
+	limit := "reads not limited"
+	if q.ReadCap > 0 {
+		limit = fmt.Sprintf("at most %d rows a layer", q.ReadCap)
+	}
+	text := "calibration text that nothing was fitted to"
+	if q.Seen {
+		text = "the text that it was fitted to"
+	}
+	return fmt.Sprintf("%-10s perplexity ×%.3f ± %.3f, %.1f %% of tokens as exact, reuse %.2f, %s a token, %s (%d tokens of %s)",
+		q.Selector, q.Ratio, q.StdErr, 100*q.Agreement, q.Reuse, format.IEC(int64(q.BytesPerToken)), limit, q.Tokens, text)
 }
 
 // SelectorSize tells what a selector's own members weigh and what share of the model's float16 weights that is. The

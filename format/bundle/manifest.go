@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"neuroprefetcher/format"
@@ -24,6 +26,7 @@ const (
 	MemberPaperRows = "paper-rows.safetensors"
 	MemberJoint     = "joint.safetensors"
 	MemberJointRows = "joint-rows.safetensors"
+	MemberMeans     = "means.safetensors"
 	MemberRows      = "rows.np"
 	MemberRowsCRC   = "rows.crc"
 
@@ -35,7 +38,7 @@ const (
 var members = map[string]struct{ required, optional bool }{
 	MemberConfig: {required: true}, MemberTokenizer: {required: true}, MemberTemplate: {}, MemberTokenizerConfig: {}, MemberGenerationConfig: {},
 	MemberResident: {required: true}, MemberCentroids: {}, MemberPredictor: {}, MemberLookahead: {optional: true},
-	MemberPaperRows: {optional: true}, MemberJoint: {optional: true}, MemberJointRows: {optional: true}, MemberRows: {required: true}, MemberRowsCRC: {},
+	MemberPaperRows: {optional: true}, MemberJoint: {optional: true}, MemberJointRows: {optional: true}, MemberMeans: {optional: true}, MemberRows: {required: true}, MemberRowsCRC: {},
 }
 
 // The selectors this version knows how to set up from a bundle.
@@ -85,6 +88,38 @@ type Sparse struct {
 	PredictorDim     int      `json:"predictor_dim"`              // width T of the predictor; 0 without one
 	LookaheadLayers  float64  `json:"lookahead_layers,omitempty"` // how many layers ahead of its input a layer's neurons are named
 	LookaheadRank    int      `json:"lookahead_rank,omitempty"`   // rank of the factors behind the default dense prefix
+
+	Quality []Quality `json:"quality,omitempty"` // measured when the bundle was made; none: it was not
+}
+
+// Quality is what a selector came to with K_max neurons behind the default dense prefix, on calibration text.
+type Quality struct {
+	Selector      string  `json:"selector"`
+	ReadCap       int     `json:"rows_per_layer_cap,omitempty"` // most rows read per sparse layer and token; 0 is no limit
+	Tokens        int     `json:"tokens"`                       // that were scored
+	Seen          bool    `json:"seen,omitempty"`               // the text is part of what the selectors were made from
+	Ratio         float64 `json:"ratio"`                        // perplexity ÷ that of the exact model
+	StdErr        float64 `json:"ratio_standard_error"`
+	Agreement     float64 `json:"agreement"` // tokens whose likeliest continuation is the exact model's
+	Drift         float64 `json:"drift"`     // root mean square change of the tokens' log-probabilities
+	Recall        float64 `json:"recall"`    // share of importance that is computed
+	Reuse         float64 `json:"reuse"`
+	BytesPerToken float64 `json:"bytes_per_token"`
+}
+
+// Best is the selector whose log-probabilities are nearest to the exact model's, with or without a limit to what is read; the first one
+// where nothing was measured. A fixed set reads next to nothing, with a limit or without.
+func (s *Sparse) Best(limited bool) string {
+	best, drift := "", math.Inf(1)
+	for _, q := range s.Quality {
+		if ((q.ReadCap > 0) == limited || q.Selector == SelectorStatic) && q.Drift < drift {
+			best, drift = q.Selector, q.Drift
+		}
+	}
+	if best == "" && len(s.Selectors) > 0 {
+		best = s.Selectors[0]
+	}
+	return best
 }
 
 // Member is one file of the bundle.
@@ -254,6 +289,13 @@ func (m *Manifest) checkSparse(bad func(string, ...any) error) error {
 		return bad("sparse: lookahead_layers %v, lookahead_rank %d", s.LookaheadLayers, s.LookaheadRank)
 	case !unit(s.Sparsity) || !unit(s.TokenDensity) || !unit(s.CentroidDensity) || !(s.MeanIntersection >= 0 && s.MeanIntersection <= float64(m.Rows.Neurons)):
 		return bad("sparse: a density is outside 0..1")
+	}
+	for _, q := range s.Quality {
+		positive := func(x float64) bool { return x >= 0 && !math.IsInf(x, 1) }
+		if !slices.Contains(s.Selectors, q.Selector) || q.ReadCap < 0 || q.Tokens < 1 || !(q.Ratio > 0) || !positive(q.Ratio) || !positive(q.StdErr) || !positive(q.Drift) ||
+			!unit(q.Agreement) || !unit(q.Recall) || !unit(q.Reuse) || !positive(q.BytesPerToken) {
+			return bad("sparse: quality of %.40q is not one of a selector of the bundle", q.Selector)
+		}
 	}
 	for _, sel := range s.Selectors {
 		for _, member := range SelectorMembers(sel) {

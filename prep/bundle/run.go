@@ -2,6 +2,8 @@ package assemble
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -27,6 +29,19 @@ import (
 const Name = "bundle"
 
 const version = 1
+
+// What the tune stage leaves: see Tuned and bundle.MemberMeans.
+const (
+	TuneStage = "tune"
+	TunedFile = "tuned.json"
+	TuneOf    = "identity" // value of its report: the Identity of the bundle that was measured
+)
+
+// Tuned is the content of TunedFile.
+type Tuned struct {
+	Quality []bundle.Quality `json:"quality"`
+	Means   []string         `json:"means,omitempty"` // selectors that bundle.MemberMeans is for
+}
 
 // publishedFile is the output that says which bundle was published.
 const publishedFile = "published.json"
@@ -82,10 +97,48 @@ func Run(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 	defer e.Unlock()
 	a := &assembler{e: e, o: o}
 	spec, err := a.spec()
+	if err == nil {
+		err = a.tuned(&spec)
+	}
 	if err != nil {
 		return stage.Report{}, err
 	}
 	return stage.Run(ctx, e, spec, a.run)
+}
+
+// Identity names the bundle that Run would publish, but for what the tune stage finds.
+func Identity(e *stage.Env, o Options) (string, error) {
+	a := &assembler{e: e, o: o}
+	spec, err := a.spec()
+	if err != nil {
+		return "", err
+	}
+	delete(spec.Params.(map[string]any), "out")
+	var made []string
+	for _, outputs := range []map[string]string{a.rows, a.pred, a.look, a.vocab, a.joint} {
+		made = append(made, hashes(outputs)...)
+	}
+	b, err := json.Marshal([]any{spec.Params, made, spec.Inputs[len(o.Checkpoint.Files()):]})
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(b)), nil
+}
+
+// tuned adds what the tune stage found of this bundle.
+func (a *assembler) tuned(s *stage.Spec) error {
+	if a.o.Dense || a.e.Values(TuneStage) == nil {
+		return nil
+	}
+	id, err := Identity(a.e, a.o)
+	if err != nil || a.e.Values(TuneStage)[TuneOf] != id {
+		return err
+	}
+	if a.tune, err = a.e.Outputs(TuneStage); err != nil {
+		return err
+	}
+	s.Inputs, s.Reads = append(s.Inputs, hashes(a.tune)...), append(s.Reads, TuneStage)
+	return nil
 }
 
 type assembler struct {
@@ -96,6 +149,8 @@ type assembler struct {
 	rows map[string]string // outputs of repack → SHA-256
 	pred map[string]string // outputs of train → SHA-256; nil if dense
 	look map[string]string // outputs of regress → SHA-256; nil if dense or not run
+
+	tune map[string]string // outputs of tune → SHA-256; nil if it did not measure this bundle
 
 	vocab, joint map[string]string // of vocab and of its network's training; nil unless a selector needs them
 }
@@ -319,6 +374,7 @@ func (a *assembler) links(ctx context.Context, dir string, m *bundle.Manifest) (
 		{a.wants(bundle.SelectorPaperPlus), bundle.MemberPaperRows, vocab.Name, vocab.PaperFile, a.vocab},
 		{a.wants(bundle.SelectorCentroid), bundle.MemberJointRows, vocab.Name, vocab.JointFile, a.vocab},
 		{a.wants(bundle.SelectorCentroid), bundle.MemberJoint, train.JointName, train.JointFile, a.joint},
+		{a.tune[bundle.MemberMeans] != "", bundle.MemberMeans, TuneStage, bundle.MemberMeans, a.tune},
 	} {
 		if !x.wanted {
 			continue
@@ -349,6 +405,17 @@ func (a *assembler) links(ctx context.Context, dir string, m *bundle.Manifest) (
 	if a.look != nil {
 		m.Sparse.DefaultDense = int(a.number(regress.Name, "dense"))
 		m.Sparse.LookaheadLayers, m.Sparse.LookaheadRank = a.number(regress.Name, "lookahead"), int(a.number(regress.Name, "rank"))
+	}
+	if a.tune != nil {
+		b, err := format.ReadFile(a.stagePath(TuneStage, TunedFile), bundle.MaxManifest)
+		if err != nil {
+			return nil, err
+		}
+		var t Tuned
+		if err := json.Unmarshal(b, &t); err != nil {
+			return nil, format.Corruptf("%s: %w", a.stagePath(TuneStage, TunedFile), err)
+		}
+		m.Sparse.Quality = t.Quality
 	}
 	return out, nil
 }

@@ -17,6 +17,7 @@ type device struct {
 	steps []*model.Step // one thread each: MLPs of different tokens
 	off   []int         // (M) where all records of a layer begin
 	offs  [][]int       // (K_max) per step: where the active ones do
+	ids   [][]int32     // (K_max) per step: which they are
 	at    []int         // (T) positions of the rows in progress
 }
 
@@ -29,6 +30,7 @@ func newDevice(w *weights, t, positions int) *device {
 	inline.Pool = nil
 	for range w.m.Pool.Threads() {
 		d.steps, d.offs = append(d.steps, inline.NewStep(positions)), append(d.offs, make([]int, w.c.Intermediate))
+		d.ids = append(d.ids, make([]int32, 0, w.c.Intermediate))
 	}
 	return d
 }
@@ -62,9 +64,9 @@ func (f *forward) attentionRows(layer *model.Layer, x []float32, st *strip, kv m
 	}
 }
 
-// mlpRows adds a layer's MLP to x (T, H), row by row: the neurons of mask (T, W), or all. seen, if any, gets a row's
-// normed input and its gate outputs; it is called from several threads.
-func (f *forward) mlpRows(layer *model.Layer, rows model.Rows, x []float32, st *strip, mask []uint64, seen func(i int, in, gate []float32)) {
+// mlpRows adds a layer's MLP to x (T, H), row by row: the neurons of mask (T, W), or all, and the means of the
+// others, if there are any. seen, if any, gets a row's normed input and its gate outputs; it is called from several threads.
+func (f *forward) mlpRows(l int, layer *model.Layer, rows model.Rows, x []float32, st *strip, mask []uint64, means *predictor.Means, seen func(i int, in, gate []float32)) {
 	h, t, words := f.w.c.Hidden, len(st.ids), predictor.Words(f.w.c.Intermediate)
 	first := 0
 	if st.atZero() {
@@ -81,13 +83,19 @@ func (f *forward) mlpRows(layer *model.Layer, rows model.Rows, x []float32, st *
 		for s := lo; s < hi; s++ {
 			step := f.device.steps[s]
 			for i := first + s; i < t; i += n {
-				off := f.device.off
+				off, ids := f.device.off, f.device.ids[s][:0]
 				if mask != nil {
 					off = f.device.offs[s][:0]
-					each(mask[i*words:(i+1)*words], func(n int) { off = append(off, n*rows.Stride) })
+					each(mask[i*words:(i+1)*words], func(n int) { off, ids = append(off, n*rows.Stride), append(ids, int32(n)) })
 				}
 				in := step.BeginMLP(layer, x[i*h:(i+1)*h])
-				gate, _ := step.MLPRows(rows.Mem, off)
+				var gate []float32
+				if means != nil {
+					mean, sum := means.Layer(l)
+					step.MLPRowsOf(rows.Mem, off, ids, mean, sum)
+				} else {
+					gate, _ = step.MLPRows(rows.Mem, off)
+				}
 				step.EndMLP(x[i*h : (i+1)*h])
 				if seen != nil {
 					seen(i, in, gate)
@@ -142,7 +150,7 @@ func (f *forward) passRows(ctx context.Context, st *strip, w *wants) (*shared, e
 				}
 			}()
 		}
-		f.mlpRows(layer, rows, x, st, nil, seen)
+		f.mlpRows(l, layer, rows, x, st, nil, nil, seen)
 		if l == 0 && w.features {
 			copy(s.resid, x)
 		}

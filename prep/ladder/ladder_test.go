@@ -17,8 +17,16 @@ import (
 	"neuroprefetcher/format/bundle"
 	"neuroprefetcher/format/checkpoint"
 	"neuroprefetcher/kernels"
-	"neuroprefetcher/prep/prepare"
+	assemble "neuroprefetcher/prep/bundle"
+	"neuroprefetcher/prep/capture"
+	"neuroprefetcher/prep/cluster"
+	"neuroprefetcher/prep/moments"
+	"neuroprefetcher/prep/regress"
+	"neuroprefetcher/prep/repack"
 	"neuroprefetcher/prep/stage"
+	"neuroprefetcher/prep/threshold"
+	"neuroprefetcher/prep/train"
+	"neuroprefetcher/prep/vocab"
 	"neuroprefetcher/runtime/engine"
 	"neuroprefetcher/runtime/eval"
 	"neuroprefetcher/runtime/model"
@@ -43,6 +51,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+func skip(_ stage.Report, err error) error { return err }
+
 // tinyBundle prepares the tiny model once for all tests, with little text.
 func tinyBundle(t *testing.T) string {
 	t.Helper()
@@ -59,9 +69,39 @@ func tinyBundle(t *testing.T) string {
 		defer c.Close()
 		e := &stage.Env{Work: filepath.Join(p.dir, "work"), Seed: 1, Quiet: true, Log: io.Discard, Pool: kernels.NewPool(0)}
 		defer e.Pool.Close()
-		_, p.err = prepare.Run(context.Background(), e, prepare.Options{Checkpoint: c, Out: filepath.Join(p.dir, "bundle"), Texts: []string{"../../pipelines/tiny/calibration.txt"},
-			Tokens: 2048, Window: 256, Density: 0.4, Centroids: 16, Epochs: 1, KMax: kMax, Tool: "test", DenseLayers: 2, JointCentroids: 16,
-			Selectors: []string{bundle.SelectorLookahead, bundle.SelectorPaper, bundle.SelectorPaperPlus, bundle.SelectorCentroid, bundle.SelectorStatic}})
+		texts, cfg := []string{"../../pipelines/tiny/calibration.txt"}, c.Config
+		joint := train.Options{Config: cfg, Epochs: 1, Joint: true}
+		for _, run := range []func(ctx context.Context) error{
+			func(ctx context.Context) error { return skip(repack.Run(ctx, e, repack.Options{Checkpoint: c})) },
+			func(ctx context.Context) error {
+				return skip(threshold.Run(ctx, e, threshold.Options{Checkpoint: c, Texts: texts, Tokens: 2048, Window: 256}))
+			},
+			func(ctx context.Context) error {
+				return skip(capture.Run(ctx, e, capture.Options{Checkpoint: c, Texts: texts, Tokens: 2048, Window: 256, Density: 0.4}))
+			},
+			func(ctx context.Context) error {
+				return skip(cluster.Run(ctx, e, cluster.Options{Config: cfg, Centroids: 16}))
+			},
+			func(ctx context.Context) error { return skip(train.Run(ctx, e, train.Options{Config: cfg, Epochs: 1})) },
+			func(ctx context.Context) error {
+				return skip(vocab.Run(ctx, e, vocab.Options{Checkpoint: c, Texts: texts, Centroids: 16, Dense: 2, Paper: true, Joint: true}))
+			},
+			func(ctx context.Context) error { return skip(train.Run(ctx, e, joint)) },
+			func(ctx context.Context) error {
+				return skip(moments.Run(ctx, e, moments.Options{Checkpoint: c, Texts: texts, Tokens: 2048, Window: 256, Lags: []int{regress.DefaultLag}}))
+			},
+			func(ctx context.Context) error {
+				return skip(regress.Run(ctx, e, regress.Options{Checkpoint: c, Dense: 2}))
+			},
+			func(ctx context.Context) error {
+				return skip(assemble.Run(ctx, e, assemble.Options{Checkpoint: c, Out: filepath.Join(p.dir, "bundle"), KMax: kMax, Tool: "test",
+					Selectors: []string{bundle.SelectorLookahead, bundle.SelectorPaper, bundle.SelectorPaperPlus, bundle.SelectorCentroid, bundle.SelectorStatic}}))
+			},
+		} {
+			if p.err = run(context.Background()); p.err != nil {
+				return
+			}
+		}
 	})
 	if p.err != nil {
 		t.Fatal(p.err)
@@ -269,7 +309,7 @@ func TestBruteForce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.close()
-	static, err := loadSelector(context.Background(), b, bundle.SelectorStatic, d)
+	static, err := loadSelector(context.Background(), b, bundle.SelectorStatic, d, "")
 	if err != nil {
 		t.Fatal(err)
 	}

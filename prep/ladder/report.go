@@ -41,6 +41,7 @@ type Result struct {
 	Ratio       float64 `json:"ratio,omitempty"`          // to the dense perplexity
 	RatioStdErr float64 `json:"ratio_standard_error,omitempty"`
 	Agreement   float64 `json:"agreement,omitempty"` // tokens whose likeliest continuation is the dense one
+	Drift       float64 `json:"drift,omitempty"`     // root mean square change of the tokens' log-probabilities against dense
 
 	Recall        float64   `json:"recall,omitempty"` // mean share of importance that is computed
 	RecallLayers  []float64 `json:"recall_per_layer,omitempty"`
@@ -70,8 +71,11 @@ type ItemsResult struct {
 func (r *Result) text(n int, s, dense *state, g bundle.Geometry) {
 	ws, ds := s.Windows[:n], dense.Windows[:n]
 	nll, base, scored := make([]float64, n), make([]float64, n), make([]int, n)
-	agree, tokens := 0, 0
+	agree, tokens, drift := 0, 0, 0.0
 	for i, w := range ws {
+		if w.Drift != nil {
+			drift += *w.Drift
+		}
 		nll[i], base[i], scored[i] = w.NLL, w.NLL-ds[i].NLL, w.Scored
 		agree += w.Agree
 		tokens += w.Tokens
@@ -82,7 +86,7 @@ func (r *Result) text(n int, s, dense *state, g bundle.Geometry) {
 	for _, k := range scored {
 		total += k
 	}
-	r.Agreement = float64(agree) / float64(total)
+	r.Agreement, r.Drift = float64(agree)/float64(total), math.Sqrt(drift/float64(total))
 	layers := len(ws[0].Reads)
 	if layers == 0 || tokens == 0 {
 		return

@@ -3,6 +3,7 @@ package ladder
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"path/filepath"
 	"unicode/utf8"
@@ -26,11 +27,14 @@ type Options struct {
 	Budgets   []Budget  // of what is read, besides no limit
 	Margins   []float32 // in scores; none: 0
 
+	Means string // file whose means stand in for what is left out; "" the bundles' own, NoMeans none
+
 	Device bool // by the kernels of the token loop: slower, and the figures of nprun eval bit for bit
 
-	Text    string // file; "" leaves perplexity out
-	Window  int    // 0: 512, at most the model's context
-	Windows int    // 0 is all
+	Text    string    // file; "" leaves perplexity out
+	Given   [][]int32 // instead of a text: windows of tokens
+	Window  int       // 0: 512, at most the model's context
+	Windows int       // 0 is all
 	BOS     bool
 
 	HellaSwag string // file of items; "" leaves them out
@@ -38,6 +42,9 @@ type Options struct {
 	NShots    []int
 	Items     int // 0 is all
 }
+
+// NoMeans leaves a bundle's means unused.
+const NoMeans = "none"
 
 const (
 	defaultWindow = 512
@@ -144,7 +151,10 @@ func (l *run) load() error {
 	if err != nil {
 		return err
 	}
-	if o.Text != "" {
+	switch {
+	case o.Given != nil:
+		l.loadGiven()
+	case o.Text != "":
 		if err := l.loadText(tok); err != nil {
 			return err
 		}
@@ -210,6 +220,21 @@ func (l *run) loadText(tok *tokenizer.Tokenizer) error {
 	return nil
 }
 
+// loadGiven takes the windows that were given.
+func (l *run) loadGiven() {
+	p, hash := &l.report.Protocol, sha256.New()
+	for _, ids := range l.o.Given {
+		_ = binary.Write(hash, binary.LittleEndian, append([]int32{int32(len(ids))}, ids...)) // a hash takes everything
+		l.strips = append(l.strips, windows(ids, len(ids), 1, nil)...)
+		p.Window, p.Tokens = max(p.Window, len(ids)), p.Tokens+len(ids)
+	}
+	p.TextSHA256, p.Windows = fmt.Sprintf("%x", hash.Sum(nil)), len(l.strips)
+	for _, st := range l.strips {
+		p.Scored += len(st.rows)
+	}
+	l.text = map[string]any{"given": p.TextSHA256}
+}
+
 func (l *run) loadItems(tok *tokenizer.Tokenizer) error {
 	o, m := l.o, &l.bs[0].Manifest.Model
 	items, err := eval.LoadHellaSwag(o.HellaSwag)
@@ -265,6 +290,15 @@ func (l *run) states() (err error) {
 		sparse := data
 		if l.o.Device {
 			sparse = map[string]any{"on": data, "arithmetic": "device"}
+		}
+		if l.o.Means != "" {
+			sum := l.o.Means
+			if sum != NoMeans {
+				if sum, err = stage.FileHash(l.o.Means); err != nil {
+					return nil, nil, err
+				}
+			}
+			sparse = map[string]any{"on": sparse, "means": sum}
 		}
 		if dense, err = openState(l.e.Work, l.bs, Rung{Selector: DenseName}, data); err != nil {
 			return nil, nil, err
@@ -362,12 +396,14 @@ func (l *run) prepare(ctx context.Context, longest, layers, positions int) (*for
 		if r.Selector == BestName || sels[r.key()] != nil {
 			continue
 		}
-		s, err := loadSelector(ctx, l.bs[r.bundle], r.Selector, first)
+		s, err := loadSelector(ctx, l.bs[r.bundle], r.Selector, first, l.o.Means)
 		if err != nil {
 			return nil, nil, 0, err
 		}
 		sels[r.key()] = s
-		held += s.Bytes()
+		if held += s.Bytes(); s.means != nil {
+			held += s.means.Bytes()
+		}
 	}
 	m := model.New(c, l.e.Pool)
 	work := forwardBytes(&weights{c: c, m: m}, longest, layers, positions)

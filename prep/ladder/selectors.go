@@ -16,10 +16,12 @@ type selector struct {
 	vocab predictor.Vocabulary // nil: it has no ids to be given
 	names [][]int              // of a stepwise one: the layers named at each site
 	gate0 func(gate []float32) int32
+	means *predictor.Means // nil: nothing stands in for what it leaves out
 }
 
-// loadSelector reads a selector of the bundle for layers from first on.
-func loadSelector(ctx context.Context, b *bundle.Bundle, name string, first int) (*selector, error) {
+// loadSelector reads a selector of the bundle for layers from first on, and its means from a file: "" for the bundle's, if it
+// has any, NoMeans for none.
+func loadSelector(ctx context.Context, b *bundle.Bundle, name string, first int, means string) (*selector, error) {
 	s, err := predictor.Open(b, name, first)
 	if err != nil {
 		return nil, err
@@ -30,7 +32,19 @@ func loadSelector(ctx context.Context, b *bundle.Bundle, name string, first int)
 		}
 	}
 	c := &b.Manifest.Model
-	return wrapSelector(s, c.Layers, c.Hidden), nil
+	w := wrapSelector(s, c.Layers, c.Hidden)
+	if means == "" && b.Has(bundle.MemberMeans) {
+		if err := b.VerifyMember(ctx, bundle.MemberMeans); err != nil {
+			return nil, err
+		}
+		means = b.Path(bundle.MemberMeans)
+	}
+	if means != "" && means != NoMeans {
+		if w.means, err = predictor.LoadMeans(means, name, c, first); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
 }
 
 // wrapSelector finds out what a selector can do.

@@ -23,6 +23,7 @@ type pass struct {
 	f       *forward
 	r       Rung
 	sel     *selector // nil for the best possible choice
+	means   *predictor.Means
 	chooser resident.Chooser
 	layers  []*picker // from r.Dense
 	words   int
@@ -36,6 +37,7 @@ type pass struct {
 	s       *shared
 	forks   []bool // (T) row i begins a forked part
 	measure bool
+	left    *leftOut // nil: what is left out is not summed
 }
 
 // newPass starts with empty slot maps.
@@ -46,6 +48,9 @@ func newPass(f *forward, r Rung, sel *selector, t int) (*pass, error) {
 		scores:  make([]float32, c.Intermediate), embed: make([]float32, c.Hidden), ids: make([]int32, 2), forks: make([]bool, t)}
 	if r.ReadCap > 0 {
 		p.chooser.Cap = r.ReadCap
+	}
+	if sel != nil && r.Choice == Predicted && r.KMax < c.Intermediate {
+		p.means = sel.means
 	}
 	for l := r.Dense; l < c.Layers; l++ {
 		k := &picker{slots: resident.NewMap(c.Intermediate, r.KMax), mask: make([]uint64, t*p.words), reads: make([]int32, t)}
@@ -111,13 +116,13 @@ func (p *pass) run(ctx context.Context, s *shared, ty *tally) (*answer, error) {
 }
 
 // mlp adds layer l's active neurons to x (T, H). All neurons are computed, to know what the choice was worth; what was
-// not chosen is zero in the sum.
+// not chosen is zero in the sum, or its mean.
 func (p *pass) mlp(l int, layer *model.Layer, rows model.Rows, x []float32, ty *tally) {
 	f, t := p.f, len(p.strip.ids)
 	h, m := f.w.c.Hidden, f.w.c.Intermediate
 	k := p.layer(l)
 	if f.device != nil && ty == nil && p.r.Choice == Predicted {
-		f.mlpRows(layer, rows, x, p.strip, k.mask, nil)
+		f.mlpRows(l, layer, rows, x, p.strip, k.mask, p.means, nil)
 		return
 	}
 	in := kernels.F32Matrix(f.batch.BeginMLP(layer, x, t), t, h, h)
@@ -140,18 +145,43 @@ func (p *pass) mlp(l int, layer *model.Layer, rows model.Rows, x []float32, ty *
 		ty.add(p, l, k)
 	}
 	k.seen = k.seen[:0]
+	if p.left != nil {
+		p.left.add(p, l, k)
+	}
 	if f.device != nil {
-		f.mlpRows(layer, rows, x, p.strip, k.mask, nil)
+		f.mlpRows(l, layer, rows, x, p.strip, k.mask, p.means, nil)
 		return
 	}
+	mean, sum := p.meansOf(l)
 	f.pool.Run(t, 4, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
+			if p.whole(i) {
+				continue
+			}
+			if mean != nil {
+				kernels.AxpyF32(act[i*m:(i+1)*m], -1, mean)
+			}
 			keep(act[i*m:(i+1)*m], k.mask[i*p.words:(i+1)*p.words])
 		}
 	})
 	out := f.out[:t*h]
 	kernels.Gemm(f.pool, kernels.F32Matrix(out, t, h, h), kernels.F32Matrix(act, t, m, m), kernels.F16Matrix(rows.Mem[2*h:], m, h, rows.Stride), false)
-	f.pool.Run(t, 8, func(lo, hi int) { kernels.Add(x[lo*h:hi*h], out[lo*h:hi*h]) })
+	f.pool.Run(t, 8, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			if sum != nil && !p.whole(i) {
+				kernels.Add(x[i*h:(i+1)*h], sum)
+			}
+			kernels.Add(x[i*h:(i+1)*h], out[i*h:(i+1)*h])
+		}
+	})
+}
+
+// meansOf are a layer's means (M) and their sum (H), nil without any.
+func (p *pass) meansOf(l int) (mean, sum []float32) {
+	if p.means == nil {
+		return nil, nil
+	}
+	return p.means.Layer(l)
 }
 
 // keep zeroes what is not in the mask.

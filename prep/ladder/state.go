@@ -26,8 +26,9 @@ type state struct {
 	Key      string           `json:"key"`
 	Rung     Rung             `json:"rung"`
 	Windows  []*tally         `json:"windows,omitempty"`
-	Top      [][]int32        `json:"top,omitempty"`      // of the dense rung: per window the likeliest tokens
-	Resident [][]int32        `json:"resident,omitempty"` // per sparse layer, behind the last window
+	Top      [][]int32        `json:"top,omitempty"`       // of the dense rung: per window the likeliest tokens
+	LogProbs [][]float32      `json:"log_probs,omitempty"` // of the dense rung: per window those of the targets
+	Resident [][]int32        `json:"resident,omitempty"`  // per sparse layer, behind the last window
 	Items    []eval.ItemScore `json:"items,omitempty"`
 
 	path string
@@ -76,11 +77,11 @@ func (s *state) sound(b *bundle.Bundle) bool {
 		layers = m.Layers - s.Rung.Dense
 	}
 	for _, t := range s.Windows {
-		if t == nil || len(t.Reads) != layers || len(t.Recall) != layers || len(t.Hits) != layers || len(t.IDs) != layers || len(t.Rank) != layers {
+		if t == nil || s.Rung.Selector != DenseName && t.Drift == nil || len(t.Reads) != layers || len(t.Recall) != layers || len(t.Hits) != layers || len(t.IDs) != layers || len(t.Rank) != layers {
 			return false
 		}
 	}
-	if len(s.Windows) > 0 && len(s.Resident) != layers || s.Rung.Selector == DenseName && len(s.Top) != len(s.Windows) {
+	if len(s.Windows) > 0 && len(s.Resident) != layers || s.Rung.Selector == DenseName && (len(s.Top) != len(s.Windows) || len(s.LogProbs) != len(s.Windows)) {
 		return false
 	}
 	for _, ids := range s.Resident {

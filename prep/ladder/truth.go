@@ -11,8 +11,9 @@ import (
 type tally struct {
 	Scored  int       `json:"scored"`
 	NLL     float64   `json:"nll"`
-	Agree   int       `json:"agree"`  // scored tokens whose likeliest continuation is the dense rung's
-	Tokens  int       `json:"tokens"` // through the sparse layers
+	Agree   int       `json:"agree"`           // scored tokens whose likeliest continuation is the dense rung's
+	Drift   *float64  `json:"drift,omitempty"` // Σ (change of the target's log-probability against the dense rung)²
+	Tokens  int       `json:"tokens"`          // through the sparse layers
 	Reads   []int64   `json:"reads,omitempty"`
 	Recall  []float64 `json:"recall,omitempty"` // share of importance in the active set
 	Hits    []float64 `json:"hits,omitempty"`   // share of the K_max most important neurons in the active set

@@ -100,7 +100,7 @@ func (r *runner) text(ctx context.Context, dense *state, states []*state, p *sta
 func (r *runner) windows(ctx context.Context, pass *pass, s *state, group []*shared, dense *state, p *stage.Progress) error {
 	for _, sh := range group {
 		at := len(s.Windows)
-		if err := pass.window(ctx, sh, dense.Top[at], s); err != nil {
+		if err := pass.window(ctx, sh, dense.Top[at], dense.LogProbs[at], s); err != nil {
 			return fmt.Errorf("window %d: %w", at, err)
 		}
 		s.Resident = nil
@@ -129,17 +129,30 @@ func (r *runner) exactGroup(ctx context.Context, first, n int, w *wants, dense *
 		group = append(group, s)
 		if full {
 			t := newTally(0)
-			t.take(a, a.top)
-			dense.Windows, dense.Top = append(dense.Windows, t), append(dense.Top, a.top)
+			exact := narrow(a.logProbs)
+			t.take(a, a.top, exact)
+			t.Drift = nil
+			dense.Windows, dense.Top, dense.LogProbs = append(dense.Windows, t), append(dense.Top, a.top), append(dense.LogProbs, exact)
 			p.Add(1)
 		}
 	}
 	return group, nil
 }
 
-// take adds an answer.
-func (ty *tally) take(a *answer, dense []int32) {
+func narrow(v []float64) []float32 {
+	out := make([]float32, len(v))
+	for i, x := range v {
+		out[i] = float32(x)
+	}
+	return out
+}
+
+// take adds an answer, held against the dense rung's likeliest tokens and log-probabilities.
+func (ty *tally) take(a *answer, dense []int32, exact []float32) {
+	ty.Drift = new(float64)
 	for i, v := range a.logProbs {
+		d := v - float64(exact[i])
+		*ty.Drift += d * d
 		ty.NLL -= v
 		if a.top[i] == dense[i] {
 			ty.Agree++
@@ -164,13 +177,13 @@ func (r *runner) resume(i int, s *state) (*pass, error) {
 func (f *forward) rows() int { return f.batch.MaxT }
 
 // window measures one window.
-func (p *pass) window(ctx context.Context, s *shared, dense []int32, to *state) error {
+func (p *pass) window(ctx context.Context, s *shared, dense []int32, exact []float32, to *state) error {
 	ty := newTally(len(p.layers))
 	a, err := p.run(ctx, s, ty)
 	if err != nil {
 		return err
 	}
-	ty.take(a, dense)
+	ty.take(a, dense, exact)
 	to.Windows = append(to.Windows, ty)
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"neuroprefetcher/prep/stage"
 	"neuroprefetcher/prep/threshold"
 	"neuroprefetcher/prep/train"
+	"neuroprefetcher/prep/tune"
 	"neuroprefetcher/prep/vocab"
 )
 
@@ -51,6 +52,8 @@ type Options struct {
 	RecordAlign int
 
 	Selectors []string // nil: assemble.DefaultSelectors
+
+	TuneWindows int // that selectors are measured on; 0: the default, < 0: none
 
 	Out      string
 	Dense    bool // no calibration, centroids or predictor
@@ -109,7 +112,10 @@ var Stages = []Stage{
 		return regress.Run(ctx, e, o.regress())
 	}},
 	{"bundle", false, nil, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
-		return assemble.Run(ctx, e, assemble.Options{Checkpoint: o.Checkpoint, Out: o.Out, Dense: o.Dense, KMax: o.KMax, Sparsity: o.Sparsity, Tool: o.Tool, Selectors: o.Selectors})
+		return assemble.Run(ctx, e, o.bundle())
+	}},
+	{tune.Name, true, nil, func(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
+		return tune.Run(ctx, e, tune.Options{Assemble: o.bundle(), Texts: o.Texts, Windows: o.TuneWindows, Window: o.Window})
 	}},
 }
 
@@ -183,6 +189,10 @@ func places(work, out string) error {
 		return format.Hint(format.Inputf("%s: the work folder lies in the output %s", work, out), "choose another --work")
 	}
 	return nil
+}
+
+func (o Options) bundle() assemble.Options {
+	return assemble.Options{Checkpoint: o.Checkpoint, Out: o.Out, Dense: o.Dense, KMax: o.KMax, Sparsity: o.Sparsity, Tool: o.Tool, Selectors: o.Selectors}
 }
 
 func (o Options) self() self.Options {

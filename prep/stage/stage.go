@@ -371,6 +371,10 @@ func leave(dir string, rec *record) error {
 // finish notes a report and writes those of the whole run.
 func (e *Env) finish(r Report) error {
 	e.saveHashes()
+	// a stage that runs twice in one preparation is told once, as it ended
+	if i := slices.IndexFunc(e.reports, func(old Report) bool { return old.Stage == r.Stage }); i >= 0 {
+		e.reports = slices.Delete(e.reports, i, i+1)
+	}
 	e.reports = append(e.reports, r)
 	b, err := json.MarshalIndent(map[string]any{"stages": e.reports}, "", "  ")
 	if err != nil {

@@ -17,6 +17,9 @@ func (e *Engine) usedMembers() []string {
 	if e.Plan.Mode != ModeSparse {
 		return names
 	}
+	if e.Bundle.Has(bundle.MemberMeans) {
+		names = append(names, bundle.MemberMeans)
+	}
 	return append(names, bundle.SelectorMembers(e.opts.Selector)...)
 }
 

@@ -59,6 +59,7 @@ type Engine struct {
 	checking *sparseLayer   // the layer whose new rows are being checked
 	runCheck func(lo, hi int)
 	selector predictor.Selector
+	means    *predictor.Means // nil: nothing stands in for what is left out
 	chooser  resident.Chooser // one for all layers: its working memory is a few bytes per neuron
 	gate0    gate0Namer
 	features predictor.Features
@@ -180,8 +181,9 @@ func threadCount(n int) int {
 	return runtime.GOMAXPROCS(0)
 }
 
-// chooseSelector checks the name against what the bundle has; "" takes its first.
-func chooseSelector(b *bundle.Bundle, name string) (string, error) {
+// chooseSelector checks the name against what the bundle has; "" and "auto" take the best that was measured when the bundle was
+// made, with or without a limit to what is read, or else its first.
+func chooseSelector(b *bundle.Bundle, name string, limited bool) (string, error) {
 	s := b.Manifest.Sparse
 	auto := name == "" || name == "auto"
 	switch {
@@ -190,7 +192,7 @@ func chooseSelector(b *bundle.Bundle, name string) (string, error) {
 	case s == nil:
 		return "", format.Inputf("--selector %s: the bundle %s is a dense one and has none", name, b.Dir)
 	case auto && len(s.Selectors) > 0:
-		return s.Selectors[0], nil
+		return s.Best(limited), nil
 	}
 	for _, have := range s.Selectors {
 		if have == name {
@@ -206,6 +208,11 @@ func (e *Engine) loadSelector() (err error) {
 	}
 	if e.selector, err = predictor.Open(e.Bundle, e.opts.Selector, e.Plan.Dense); err != nil {
 		return err
+	}
+	if e.Bundle.Has(bundle.MemberMeans) {
+		if e.means, err = predictor.LoadMeans(e.Bundle.Path(bundle.MemberMeans), e.opts.Selector, e.Config, e.Plan.Dense); err != nil {
+			return err
+		}
 	}
 	if e.gate0, _ = e.selector.(gate0Namer); e.gate0 == nil {
 		return nil

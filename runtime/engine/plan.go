@@ -101,7 +101,7 @@ type layerTensor struct {
 
 // newPlanner checks the options against the bundle. The tokenizer must be loaded: it is part of the base.
 func newPlanner(b *bundle.Bundle, o Options, threads int) (p *planner, err error) {
-	if o.Selector, err = chooseSelector(b, o.Selector); err != nil {
+	if o.Selector, err = chooseSelector(b, o.Selector, o.ReadBudget > 0 || o.ReadCap > 0); err != nil {
 		return nil, err
 	}
 	p = &planner{b: b, c: &b.Manifest.Model, g: b.Manifest.Rows, o: o, threads: threads, members: map[string][]layerTensor{}}
@@ -124,7 +124,7 @@ func newPlanner(b *bundle.Bundle, o Options, threads int) (p *planner, err error
 		return p, nil
 	}
 	for _, name := range []string{bundle.MemberCentroids, bundle.MemberPredictor, bundle.MemberLookahead,
-		bundle.MemberPaperRows, bundle.MemberJoint, bundle.MemberJointRows} {
+		bundle.MemberPaperRows, bundle.MemberJoint, bundle.MemberJointRows, bundle.MemberMeans} {
 		if !b.Has(name) {
 			continue
 		}
@@ -133,6 +133,9 @@ func newPlanner(b *bundle.Bundle, o Options, threads int) (p *planner, err error
 			return nil, err
 		}
 		for _, t := range f.Names() {
+			if name == bundle.MemberMeans && !strings.Contains(t, "."+o.Selector+".") {
+				continue
+			}
 			info, _ := f.Info(t)
 			p.members[name] = append(p.members[name], layerTensor{layerOf(t), info.End - info.Begin})
 		}
@@ -226,6 +229,8 @@ func (p *planner) plan(mode string, dense, rows, context, micro int) *Plan {
 			add("predictor"+p.share(bundle.MemberPredictor, dense), p.memberBytes(bundle.MemberPredictor, dense))
 			add("centroids", p.memberBytes(bundle.MemberCentroids, dense))
 		}
+		// the means are float16 in the file, their sums float32
+		add("means of what is left out", p.memberBytes(bundle.MemberMeans, dense)+int64(rest)*2*int64(g.Neurons)*int64(min(1, len(p.members[bundle.MemberMeans]))))
 		rows := k
 		if pl.ReadCap = p.readCap(rest); pl.ReadCap > 0 {
 			rows = min(rows, pl.ReadCap)

@@ -89,7 +89,12 @@ func (e *Engine) step(ctx context.Context, id int32) error {
 			}
 			e.stats.Needed += int64(len(sl.active))
 			e.stats.Read += int64(len(sl.delta.In))
-			s.MLPRows(sl.mem, sl.off)
+			if e.means != nil && len(sl.active) < e.geometry.Neurons {
+				mean, sum := e.means.Layer(l)
+				s.MLPRowsOf(sl.mem, sl.off, sl.active, mean, sum)
+			} else {
+				s.MLPRows(sl.mem, sl.off)
+			}
 			s.EndMLP(e.x)
 		default:
 			if rows := e.dense[l]; rows.N > 0 {

@@ -38,6 +38,8 @@ type Step struct {
 	dst   []float32
 	src   []float32
 	mat   []uint16
+	ids   []int32   // neurons of the rows, where means are subtracted
+	mean  []float32 // (M)
 
 	runQKV, runHeads, runGemv, runGateUp, runDown func(lo, hi int)
 }
@@ -164,6 +166,20 @@ func (s *Step) BeginMLP(l *Layer, x []float32) []float32 {
 // MLPRows adds the neurons whose records begin at mem[off[i]], in the order given, which is ascending by neuron id over
 // all calls of a layer. It returns their gate_proj and up_proj outputs, valid until the next call.
 func (s *Step) MLPRows(mem []uint16, off []int) (gate, up []float32) {
+	s.mean = nil
+	return s.rows(mem, off)
+}
+
+// MLPRowsOf is MLPRows for all that is computed of a sparse layer, with what the others add on average: sum (H) is
+// Σ_j mean_j·down_j over all neurons of the layer, mean (M) the part of each, which gives way to the activation where one
+// is computed. ids are the neurons of the rows.
+func (s *Step) MLPRowsOf(mem []uint16, off []int, ids []int32, mean, sum []float32) {
+	s.ids, s.mean = ids, mean
+	kernels.Add(s.out, sum)
+	s.rows(mem, off)
+}
+
+func (s *Step) rows(mem []uint16, off []int) (gate, up []float32) {
 	s.mem, s.off = mem, off
 	n, p := len(off), s.m.Pool
 	p.Run(n, gemvGrain, s.runGateUp)
@@ -174,6 +190,11 @@ func (s *Step) MLPRows(mem []uint16, off []int) (gate, up []float32) {
 func (s *Step) gateUpRows(lo, hi int) {
 	kernels.GateUpRows(s.gate[lo:hi], s.up[lo:hi], s.in, s.mem, s.off[lo:hi])
 	kernels.SiLUMul(s.act[lo:hi], s.gate[lo:hi], s.up[lo:hi])
+	if s.mean != nil {
+		for i, n := range s.ids[lo:hi] {
+			s.act[lo+i] -= s.mean[n]
+		}
+	}
 }
 
 // downRange is the number of columns for each thread, in one piece: the parts of the down rows stay as long as they can
