@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -22,7 +23,8 @@ func calibrateCommand() *cli.Command {
 		Name:  "calibrate",
 		Usage: "find the dense prefix that is the fastest on this device",
 		Description: "Runs some tokens with one dense prefix after the other under the memory budget, and reading whole layers (stream),\n" +
-			"and keeps the fastest in BUNDLE.calibration.json, beside the bundle, with what reading through small gaps brings.\n" +
+			"and keeps the fastest in BUNDLE.calibration.json, beside the bundle, with what reading through small gaps and\n" +
+			"reading less (--rows-per-token) bring.\n" +
 			"--dense-layers auto, the default gap and plan use it.\n\n" +
 			"Examples:\n  nprun calibrate -b BUNDLE --memory 8GiB\n  nprun calibrate --synthetic tinyllama-1.1b --dir /data --memory 1500MiB --json",
 		Flags: append(append(engineFlags(), syntheticFlags()...), plotsFlag("speed over the dense prefix, with what bounds it"),
@@ -60,31 +62,31 @@ func calibrate(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	cache, _ := cacheDir() // "" where there is none: then only beside the bundle
-	kept, err := cal.Keep(w.dir, cache)
-	if err != nil {
-		return err
+	cache, _ := cacheDir()                 // "" where there is none: then only beside the bundle
+	kept, failed := cal.Keep(w.dir, cache) // told when the result is out: hours of measuring are not lost with it
+	if failed != nil {
+		kept = ""
 	}
 	model := filepath.Base(filepath.Clean(w.dir))
 	if w.run != nil {
 		model = "synthetic weights in the shape of " + w.run.Shape
 	}
-	if err := drawAll(c, map[string]plots.Figure{"calibration": calibrationFigure(cal, model)}); err != nil {
-		return err
-	}
+	failed = errors.Join(failed, drawAll(c, map[string]plots.Figure{"calibration": calibrationFigure(cal, model)}))
 	if c.Bool("json") {
-		return clix.WriteJSON(stdout, struct {
+		return errors.Join(clix.WriteJSON(stdout, struct {
 			*measure.Calibration
 			File      string        `json:"file"`
 			Synthetic *syntheticRun `json:"synthetic,omitempty"`
-		}{cal, kept, w.run})
+		}{cal, kept, w.run}), failed)
 	}
 	if w.run != nil {
 		fmt.Fprintln(stdout, w.run.describe())
 	}
 	renderCalibration(cal)
-	fmt.Fprintf(stdout, "kept in %s\n", kept)
-	return nil
+	if kept != "" {
+		fmt.Fprintf(stdout, "kept in %s\n", kept)
+	}
+	return failed
 }
 
 // renderCalibration draws tok/s over d.
@@ -118,6 +120,9 @@ func renderCalibration(c *measure.Calibration) {
 			mark = ", taken"
 		}
 		fmt.Fprintf(stdout, "d* reading through gaps of at most %s: %.2f tok/s, %s per token%s\n", clix.FormatSize(int64(g.Bytes)), g.TokPerS, clix.FormatSize(int64(g.Read)), mark)
+	}
+	for _, l := range c.Limits[min(1, len(c.Limits)):] {
+		fmt.Fprintf(stdout, "d* with --rows-per-token %d: %.2f tok/s, %s per token\n", l.Rows, l.TokPerS, clix.FormatSize(int64(l.Read)))
 	}
 	fmt.Fprintf(stdout, "%s with %s, K_max %d, %d threads\n", c, clix.FormatSize(c.Budget), c.KMax, c.Threads)
 }

@@ -2,12 +2,14 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	clix "neuroprefetcher/cmd/internal/cli"
 	"neuroprefetcher/format/bundle"
 	"neuroprefetcher/runtime/engine"
+	"neuroprefetcher/runtime/measure"
 )
 
 func planCommand() *cli.Command {
@@ -60,7 +62,34 @@ func plan(c *cli.Context) error {
 		case engine.ModeStream:
 			fmt.Fprintf(stdout, "; every token reads %s%s", clix.FormatSize(p.ReadsPerToken), reads.stream(p))
 		}
-		fmt.Fprintf(stdout, "\n%s\n", p.Arithmetic())
+		fmt.Fprintf(stdout, "\n%s", p.Arithmetic())
+		if p.Mode == engine.ModeSparse {
+			fmt.Fprint(stdout, tradeoff(b, p))
+		}
+		fmt.Fprintln(stdout)
 	}
 	return err
+}
+
+// tradeoff tells what is known of the knob --rows-per-token: what was measured of the bundle when it was made, and on this
+// device by calibrate.
+func tradeoff(b *bundle.Bundle, p *engine.Plan) string {
+	var out strings.Builder
+	selector := p.Selector
+	for _, q := range b.Manifest.Sparse.Quality {
+		if q.Selector == selector && p.KMax == b.Manifest.Sparse.KMax {
+			fmt.Fprintf(&out, "   quality  %s\n", q)
+		}
+	}
+	cache, _ := cacheDir()
+	if c, ok := measure.KeptCalibration(b, cache); ok && c.KMax == p.KMax && c.Selector == selector {
+		for _, l := range c.Limits {
+			limit := "no limit to what is read"
+			if l.Rows > 0 {
+				limit = fmt.Sprintf("--rows-per-token %d", l.Rows)
+			}
+			fmt.Fprintf(&out, "     speed  %.2f tok/s with d = %d and %s, %s a token\n", l.TokPerS, c.Best, limit, clix.FormatSize(int64(l.Read)))
+		}
+	}
+	return out.String()
 }

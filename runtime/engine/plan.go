@@ -43,6 +43,7 @@ type Part struct {
 // Plan says what a mode keeps in memory and what it reads.
 type Plan struct {
 	Mode          string `json:"mode"`
+	Selector      string `json:"selector,omitempty"`       // of sparse mode
 	Dense         int    `json:"dense_layers"`             // layers whose MLP is in memory: d in sparse mode
 	Rows          int    `json:"resident_rows,omitempty"`  // stream: of every later layer, how many of its first rows are in memory
 	KMax          int    `json:"k_max"`                    // of each sparse layer; 0 in other modes
@@ -208,7 +209,7 @@ func (p *planner) plan(mode string, dense, rows, context, micro int) *Plan {
 	add(fmt.Sprintf("%d rows of %d layers", rows, rest), int64(rest)*int64(rows)*int64(g.RowBytes))
 	if mode == ModeSparse {
 		k := p.kMax()
-		pl.KMax = k
+		pl.KMax, pl.Selector = k, p.o.Selector
 		add(fmt.Sprintf("%d slots × %d sparse layers", k, rest), int64(rest)*int64(k)*int64(g.Stride))
 		add("slot maps and read lists", int64(rest)*(int64(k)*88+int64(g.Neurons)*5))
 		switch p.o.Selector {

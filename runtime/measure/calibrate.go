@@ -16,7 +16,7 @@ import (
 )
 
 // calibrationVersion is raised when the file's meaning changes.
-const calibrationVersion = 2
+const calibrationVersion = 3
 
 // coarsePoints is how many dense prefixes the first pass tries.
 const coarsePoints = 7
@@ -46,7 +46,18 @@ type Calibration struct {
 	Points   []Point `json:"points"` // stream first, then d ascending
 	Gap      int     `json:"gap"`    // bytes between two rows that are read through, the fastest with d*
 	Gaps     []Gap   `json:"gaps"`   // with d*, gap ascending
+	Limits   []Limit `json:"limits"` // with d*, rows descending; none where a limit was given
 }
+
+// Limit is a run with d* that reads at most so many rows of a layer and token.
+type Limit struct {
+	Rows    int     `json:"rows_per_layer_cap"` // 0 is no limit
+	TokPerS float64 `json:"tok_per_s"`
+	Read    float64 `json:"read_bytes_per_token"`
+}
+
+// limitShares are the limits that are tried, as shares of K_max.
+var limitShares = []float64{0.25, 0.17, 0.10}
 
 // Gap is a run with d* that reads through gaps.
 type Gap struct {
@@ -85,7 +96,7 @@ func Calibrate(ctx context.Context, dir string, o CalibrateOptions) (*Calibratio
 	c := &Calibration{Version: calibrationVersion, Rows: rows.SHA256, Budget: most.Budget, KMax: most.KMax, Largest: most.Dense}
 	eo.Memory = most.Budget // the same for all points, whatever else takes memory meanwhile
 	o.Tokens = max(o.Tokens, 1)
-	total := min(coarsePoints, most.Dense) + 3 + len(gapRecords)
+	total := min(coarsePoints, most.Dense) + 3 + len(gapRecords) + len(limitShares)
 	try := func(mode string, dense int) error {
 		p, err := c.point(ctx, dir, eo, mode, dense, o)
 		if err != nil {
@@ -114,6 +125,9 @@ func Calibrate(ctx context.Context, dir string, o CalibrateOptions) (*Calibratio
 	if err := c.gaps(ctx, dir, eo, b.Manifest.Rows.Stride, o, total); err != nil {
 		return nil, err
 	}
+	if err := c.limits(ctx, dir, eo, o, total); err != nil {
+		return nil, err
+	}
 	streams := slices.DeleteFunc(slices.Clone(c.Points), func(p Point) bool { return p.Mode == engine.ModeSparse })
 	c.Points = append(streams, c.sparse()...)
 	return c, nil
@@ -137,6 +151,28 @@ func (c *Calibration) gaps(ctx context.Context, dir string, eo engine.Options, s
 	for _, g := range c.Gaps[1:] {
 		if g.TokPerS > best {
 			c.Gap, best = g.Bytes, g.TokPerS
+		}
+	}
+	return nil
+}
+
+// limits tries reading less with d*, where the options leave that open.
+func (c *Calibration) limits(ctx context.Context, dir string, eo engine.Options, o CalibrateOptions, total int) error {
+	if eo.ReadCap > 0 || eo.ReadBudget > 0 {
+		return nil
+	}
+	eo.Storage.Gap = c.Gap
+	c.Limits = []Limit{{0, c.Gaps[slices.IndexFunc(c.Gaps, func(g Gap) bool { return g.Bytes == c.Gap })].TokPerS, c.best().Read}}
+	for _, share := range limitShares {
+		eo.ReadCap = max(1, int(share*float64(c.KMax)))
+		p, err := c.point(ctx, dir, eo, engine.ModeSparse, c.Best, o)
+		if err != nil {
+			return err
+		}
+		c.Limits = append(c.Limits, Limit{eo.ReadCap, p.TokPerS, p.Read})
+		if o.Report != nil {
+			done := len(c.Points) + len(c.Gaps) - 1 + len(c.Limits) - 1
+			o.Report(p, done, max(total, done))
 		}
 	}
 	return nil
