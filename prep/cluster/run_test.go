@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"sort"
+	"strings"
 	"testing"
 
 	"neuroprefetcher/format"
@@ -256,5 +257,20 @@ func TestPrune(t *testing.T) {
 	}
 	if _, err := Prune(ctx, e.Work, cfg, m+1, out); !errors.Is(err, format.ErrInput) {
 		t.Errorf("K_max > M: %v", err)
+	}
+}
+
+// TestFewTokens asks for a warning that says how much text so many centroids need.
+func TestFewTokens(t *testing.T) {
+	for k, want := range map[int]bool{28: false, 29: true} { // 900 tokens are 28 times 32
+		e := env(t, 0)
+		var log bytes.Buffer
+		e.Log = &log
+		if _, err := Run(context.Background(), e, Options{Config: planted.Config, Centroids: k}); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(log.String(), "900 tokens were captured for 29 centroids") && strings.Contains(log.String(), "928 in all"); got != want {
+			t.Errorf("%d centroids: %q", k, log.String())
+		}
 	}
 }
