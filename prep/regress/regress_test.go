@@ -492,3 +492,45 @@ func TestRanks(t *testing.T) {
 		}
 	}
 }
+
+// TestSplit holds the greedy split against every split there is.
+func TestSplit(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	const h = 320
+	for i := range 200 {
+		var spectra [2][]float64
+		for p := range spectra {
+			v := make([]float64, h)
+			scale, fall := math.Exp(3*r.NormFloat64()), math.Exp(-0.05*r.Float64())
+			for j := range v {
+				v[j] = scale * math.Pow(fall, float64(j))
+			}
+			spectra[p] = v
+		}
+		rank := 32 * (1 + r.IntN(6))
+		most := min(rank+rank/2, h)
+		sum := func(p, n int) (s float64) {
+			for _, v := range spectra[p][:n] {
+				s += v
+			}
+			return s
+		}
+		best := 0.0
+		for g := rankStep; g <= most; g += rankStep {
+			if u := 2*rank - g; u >= rankStep && u <= most && (g-rank)%rankStep == 0 {
+				best = max(best, sum(0, g)+sum(1, u))
+			}
+		}
+		got := split(spectra[0], spectra[1], rank, most)
+		if got[0]+got[1] != 2*rank || min(got[0], got[1]) < rankStep || max(got[0], got[1]) > most {
+			t.Fatalf("%d: rank %d, most %d: %v", i, rank, most, got)
+		}
+		if e := sum(0, got[0]) + sum(1, got[1]); e < best*(1-1e-12) {
+			t.Errorf("%d: rank %d: %v explain %v, the best split %v", i, rank, got, e, best)
+		}
+	}
+	// A rank that is no whole number of groups stays as it is.
+	if got := split(make([]float64, 37), make([]float64, 37), 37, 37); got != [2]int{37, 37} {
+		t.Errorf("%v", got)
+	}
+}
