@@ -202,7 +202,23 @@ func openBundle(c *cli.Context, dir string, o engine.Options) (*engine.Engine, e
 	if e.Plan.Note != "" {
 		fmt.Fprintf(say, "note: %s\n", e.Plan.Note)
 	}
+	for _, f := range unused(c, e.Plan.Mode) {
+		fmt.Fprintf(say, "note: --%s does nothing in %s mode\n", f, e.Plan.Mode)
+	}
 	return e, nil
+}
+
+// unused are the flags that were given and that a run in this mode has no use for.
+func unused(c *cli.Context, mode string) (names []string) {
+	if mode == engine.ModeSparse {
+		return nil
+	}
+	for _, f := range []string{"k-max", "selector", "margin", "rows-per-token", "read-budget"} {
+		if c.IsSet(f) {
+			names = append(names, f)
+		}
+	}
+	return names
 }
 
 // measuredDepth is the queue depth that suits the bundle's records on its drive, by the curve that bench --drive kept; 0
