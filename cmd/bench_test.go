@@ -94,6 +94,26 @@ func TestBenchSynthetic(t *testing.T) {
 			t.Errorf("%v: exit %d, stdout %q, stderr %q", sweep.args, code, o, e)
 		}
 	}
+	// A flag that does nothing says so.
+	for _, mode := range []string{"resident", "stream"} {
+		_, e, code := tool(t, "nprun", "bench", "-b", filepath.Join(dir, "tiny"), "--mode", mode, "--read-budget", "1MiB", "--margin", "1", "-n", "2", "--warmup", "0")
+		if code != 0 || !strings.Contains(e, "note: --read-budget does nothing in "+mode+" mode\n") || !strings.Contains(e, "note: --margin does nothing") {
+			t.Errorf("%s: exit %d, %s", mode, code, e)
+		}
+	}
+	// A figure that cannot be drawn costs no result.
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, more := range [][]string{nil, {"--sweep", "dense-layers=1,2"}} {
+		for _, kind := range []string{"--json", "--quiet"} {
+			o, e, code := tool(t, "nprun", append([]string{"bench", "-b", filepath.Join(dir, "tiny"), "--mode", "sparse", "-n", "2", "--warmup", "0", "--plots", file, kind}, more...)...)
+			if code != 5 || !strings.Contains(o, "tok") || !strings.Contains(e, file) || !strings.Contains(e, "hint: ") {
+				t.Errorf("%v %s: exit %d, stdout %q, stderr %q", more, kind, code, o, e)
+			}
+		}
+	}
 	text := run(t, "nprun", "bench", "--synthetic", "tiny", "--dir", dir, "--mode", "stream", "--dense-layers", "1", "-n", "3", "--warmup", "0")
 	if !strings.Contains(text, "SYNTHETIC") || strings.Contains(text, "trace") {
 		t.Errorf("a streamed synthetic run says:\n%s", text)
@@ -126,6 +146,9 @@ func TestBenchRefusals(t *testing.T) {
 		"no file":          {[]string{"bench", "--drive", "--file", short + "x"}, 3, short + "x"},
 		"file and bundle":  {[]string{"bench", "--drive", "--file", short, "-b", dir}, 2, "exclude"},
 		"spell":            {[]string{"bench", "--drive", "--file", short, "--spell", "0"}, 2, "--spell 0"},
+		"spell alone":      {append(syn, "--spell", "5"), 2, "--spell needs --drive"},
+		"no trace":         {append(syn, "--mode", "stream", "--lag", "2"), 2, "--lag is of the trace"},
+		"dir is a file":    {[]string{"bench", "--synthetic", "tiny", "--dir", short}, 5, "may be written with --dir"},
 		"sweep of a value": {append(syn, "--sweep", "k-max=100"), 2, "2 to 64 values"},
 		"sweep twice":      {append(syn, "--sweep", "k-max=100,100"), 2, "100 is named twice"},
 		"calibrate a mode": {[]string{"calibrate", "--synthetic", "tiny", "--dir", dir, "--mode", "stream"}, 2, "--mode"},

@@ -57,6 +57,10 @@ func run(t *testing.T, name string, args ...string) string {
 }
 
 func TestMain(m *testing.M) {
+	// Tests set XDG_CACHE_HOME for the programs; the compiler's cache stays where it is.
+	if dir, err := os.UserCacheDir(); err == nil && os.Getenv("GOCACHE") == "" {
+		os.Setenv("GOCACHE", filepath.Join(dir, "go-build"))
+	}
 	code := m.Run()
 	if bins.dir != "" {
 		os.RemoveAll(bins.dir)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -85,20 +86,20 @@ func evaluate(c *cli.Context) error {
 		}
 		return err
 	}
+	var drawn error // told when the result is out: it is not lost with a figure
 	if dir := c.String("plots"); dir != "" {
-		files, err := drawLadder(dir, r)
-		if err != nil {
-			return err
+		var files []string
+		if files, drawn = drawLadder(dir, r); drawn == nil {
+			e.Note("%d figures in %s", len(files)/2, dir)
 		}
-		e.Note("%d figures in %s", len(files)/2, dir)
 	}
 	if c.Bool("json") {
-		return clix.WriteJSON(c.App.Writer, r)
+		return errors.Join(clix.WriteJSON(c.App.Writer, r), drawn)
 	}
 	var text bytes.Buffer
 	printLadder(&text, r)
 	_, err = c.App.Writer.Write(text.Bytes())
-	return err
+	return errors.Join(err, drawn)
 }
 
 func ladderOptions(c *cli.Context) (ladder.Options, error) {

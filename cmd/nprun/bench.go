@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -56,6 +57,9 @@ func bench(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if c.IsSet("spell") && !c.Bool("drive") {
+		return clix.Usagef("--spell needs --drive")
+	}
 	if c.String("file") != "" {
 		return benchFile(c)
 	}
@@ -99,25 +103,24 @@ func bench(c *cli.Context) error {
 	s := collect(e, w.dir)
 	s.Prompt, s.PromptTime, s.PromptRead = prompted.Prompt, prompted.PrefillTime.Seconds(), prompted.PrefillIO.Bytes
 	io := newIOStats(e, m)
+	var drawn error // told when the result is out: it is not lost with a figure
 	if c.String("plots") != "" {
 		done()
 		figures := trace.figures(s, runNote(s, w))
 		if m != nil {
 			maps.Copy(figures, curveFigures(m.curve))
 		}
-		if err := drawAll(c, figures); err != nil {
-			return err
-		}
+		drawn = drawAll(c, figures)
 	}
 	if c.Bool("json") {
-		return clix.WriteJSON(stdout, struct {
+		return errors.Join(clix.WriteJSON(stdout, struct {
 			runStats
 			Latency latencies `json:"latency_s"`
 			ioStats
 			Process   processStats   `json:"process"`
 			Synthetic *syntheticRun  `json:"synthetic,omitempty"`
 			Drive     *measure.Curve `json:"drive,omitempty"`
-		}{s, l, io, counted, w.run, m.drive()})
+		}{s, l, io, counted, w.run, m.drive()}), drawn)
 	}
 	t := table.NewWriter()
 	t.SetOutputMirror(stdout)
@@ -161,5 +164,5 @@ func bench(c *cli.Context) error {
 		fmt.Fprintln(stdout)
 		renderCurve(m.curve)
 	}
-	return nil
+	return drawn
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -114,16 +115,14 @@ func benchFile(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := drawAll(c, curveFigures(curve)); err != nil {
-		return err
-	}
+	drawn := drawAll(c, curveFigures(curve))
 	if c.Bool("json") {
-		return clix.WriteJSON(stdout, struct {
+		return errors.Join(clix.WriteJSON(stdout, struct {
 			Drive *measure.Curve `json:"drive"`
-		}{curve})
+		}{curve}), drawn)
 	}
 	renderCurve(curve)
-	return nil
+	return drawn
 }
 
 // measureMachine measures the drive under the bundle, and memory.

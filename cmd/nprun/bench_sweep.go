@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -104,15 +105,13 @@ func benchSweep(c *cli.Context, n, warm int, prompt string) error {
 		}
 		return 1
 	})
-	if err := drawAll(c, sweepFigures(name, points, w)); err != nil {
-		return err
-	}
+	drawn := drawAll(c, sweepFigures(name, points, w))
 	if c.Bool("json") {
-		return clix.WriteJSON(stdout, struct {
+		return errors.Join(clix.WriteJSON(stdout, struct {
 			Sweep     string        `json:"sweep"`
 			Points    []sweepPoint  `json:"points"`
 			Synthetic *syntheticRun `json:"synthetic,omitempty"`
-		}{name, points, w.run})
+		}{name, points, w.run}), drawn)
 	}
 	if w.run != nil {
 		if name == "reuse" {
@@ -136,7 +135,7 @@ func benchSweep(c *cli.Context, n, warm int, prompt string) error {
 			fmt.Sprintf("%.0f%%", 100*b.IOWait/(b.IOWait+b.Compute+b.Predict+b.Other)), clix.FormatSize(int64(p.ReadPerToken)), fmt.Sprintf("%.3f", p.Reuse), clix.FormatSize(p.PeakRSS)})
 	}
 	t.Render()
-	return nil
+	return drawn
 }
 
 // run measures one value.

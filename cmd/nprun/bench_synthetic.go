@@ -91,6 +91,13 @@ func newWorkload(c *cli.Context, steps int) (w *workload, err error) {
 	if !c.IsSet("mode") {
 		w.o.Mode = engine.ModeSparse
 	}
+	if w.o.Mode == engine.ModeResident || w.o.Mode == engine.ModeStream {
+		for _, f := range []string{"reuse", "run-length", "lag", "ramp"} {
+			if c.IsSet(f) {
+				return nil, clix.Usagef("--%s is of the trace that sparse mode replays, not of --mode %s", f, w.o.Mode)
+			}
+		}
+	}
 	p := synthetic.TraceParams{Layers: w.shape.Layers, Neurons: w.shape.Intermediate, KMax: w.shape.KMax, Tokens: min(max(steps, 1), traceTokens),
 		Reuse: c.Float64("reuse"), Run: c.Float64("run-length"), Seed: c.Uint64("seed")}
 	if w.o.KMax > 0 {
@@ -122,6 +129,9 @@ func (w *workload) write(c *cli.Context) error {
 	if w.run.Written {
 		w.run.WriteTime = time.Since(start).Seconds()
 	}
+	if strings.Contains(format.HintOf(err), "--out") { // what npprep calls it
+		err = format.Hint(err, "name a folder that may be written with --dir")
+	}
 	return err
 }
 
@@ -129,7 +139,7 @@ func (w *workload) write(c *cli.Context) error {
 // so that the plan counts it.
 func (w *workload) trace(p synthetic.TraceParams, lag, ramp int) error {
 	if w.o.Mode == engine.ModeResident || w.o.Mode == engine.ModeStream {
-		return nil
+		return nil // newWorkload has refused the trace's flags
 	}
 	t, err := synthetic.EnsureTrace(w.base, w.shape.Name, p)
 	if err != nil {

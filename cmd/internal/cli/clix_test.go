@@ -86,10 +86,12 @@ func TestErrorsAreOneLine(t *testing.T) {
 	if b.String() != "nprun: interrupted\n" {
 		t.Errorf("%q", b.String())
 	}
-	b.Reset()
-	PrintError(&b, "nprun", &os.PathError{Op: "mkdir", Path: "x", Err: syscall.ENOSPC}) // wherever the room ran out
-	if b.String() != "nprun: error: mkdir x: no space left on device\nnprun: hint: "+format.MakeSpace+"\n" {
-		t.Errorf("%q", b.String())
+	for code, want := range map[error]string{syscall.ENOSPC: format.MakeSpace, syscall.EACCES: "who may", syscall.EROFS: "another place", syscall.ENOTDIR: "a folder is wanted"} {
+		b.Reset()
+		PrintError(&b, "nprun", format.IOf("%w", &os.PathError{Op: "mkdir", Path: "x", Err: code})) // whoever forgot to say what to do
+		if !strings.HasPrefix(b.String(), "nprun: error: mkdir x: "+code.Error()+"\nnprun: hint: ") || !strings.Contains(b.String(), want) {
+			t.Errorf("%q", b.String())
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"slices"
@@ -59,13 +60,28 @@ func PrintError(w io.Writer, prog string, err error) {
 	} else {
 		fmt.Fprintf(w, "%s: error: %s\n", prog, oneLine(err.Error()))
 	}
-	h := format.HintOf(err)
-	if h == "" && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)) {
-		h = format.MakeSpace
-	}
-	if h != "" {
+	if h := hint(err); h != "" {
 		fmt.Fprintf(w, "%s: hint: %s\n", prog, oneLine(h))
 	}
+}
+
+// hint is what err itself says is to be done, or what always helps where the system says no.
+func hint(err error) string {
+	h := format.HintOf(err)
+	is := func(codes ...error) bool {
+		return slices.ContainsFunc(codes, func(e error) bool { return errors.Is(err, e) })
+	}
+	switch {
+	case h != "":
+		return h
+	case is(syscall.ENOSPC, syscall.EDQUOT):
+		return format.MakeSpace
+	case is(fs.ErrPermission, syscall.EROFS):
+		return "see who may read and write there, or choose another place"
+	case is(syscall.ENOTDIR):
+		return "a folder is wanted where a file is: choose another place"
+	}
+	return ""
 }
 
 // oneLine keeps a message on its line whatever a hostile file put into it.
