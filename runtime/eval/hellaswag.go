@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -127,6 +128,9 @@ func parseItem(line []byte) (Item, error) {
 	}
 	for _, e := range raw.Endings {
 		item.Endings = append(item.Endings, Preprocess(e))
+	}
+	if !slices.ContainsFunc(item.Endings, func(e string) bool { return e != "" }) {
+		return item, errors.New("all endings are empty")
 	}
 	return item, nil
 }

@@ -58,7 +58,7 @@ func TestLoadHellaSwag(t *testing.T) {
 		}
 	}
 	for bad, want := range map[string]string{"{}\n": "line 1: 0 endings", "\n{\"ctx\": \"d\xffg\"}": "line 2: not UTF-8",
-		"\n\n" + strings.Repeat(" ", 2<<20): "line 3: longer than", "[1]": "line 1: an item is a JSON array", `{"ctx": 1}`: "line 1: ctx is a JSON number", `{"ctx": "a", "endings": "b"}`: "line 1: endings is a JSON string"} {
+		"\n\n" + strings.Repeat(" ", 2<<20): "line 3: longer than", "[1]": "line 1: an item is a JSON array", `{"ctx": "a", "endings": ["", " [x]"], "label": 0}`: "line 1: all endings are empty", `{"ctx": 1}`: "line 1: ctx is a JSON number", `{"ctx": "a", "endings": "b"}`: "line 1: endings is a JSON string"} {
 		if _, err := load(t, bad); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "struct") {
 			t.Errorf("%s: %v", bad, err)
 		}
