@@ -1,11 +1,9 @@
 package main
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"math"
 	"os"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -22,9 +20,9 @@ func evalCommand() *cli.Command {
 			"that has another before it in its window is scored. In sparse mode the first token of a window runs through whole\n" +
 			"layers and each later one reads its rows from disk, as in generation.\n\n" +
 			"HellaSwag: an item's endings are scored behind its context and the shots, tokenized together; acc and acc_norm are those of\n" +
-			"lm-evaluation-harness. --exact answers in stream mode too and compares.\n\nExamples:\n" +
+			"lm-evaluation-harness.\n\n--exact measures in stream mode too, which computes every neuron, and compares.\n\nExamples:\n" +
 			"  nprun eval -b BUNDLE --hellaswag hellaswag_val.jsonl --shots hellaswag_train.jsonl -n 10 --items 200 --mode sparse --exact\n" +
-			"  nprun eval -b BUNDLE --text wiki.test.raw --window 512 --windows 32\n  nprun eval -b BUNDLE --mode sparse --ids 1,5,7 --json",
+			"  nprun eval -b BUNDLE --text wiki.test.raw --window 512 --windows 32 --mode sparse --exact\n  nprun eval -b BUNDLE --mode sparse --ids 1,5,7 --json",
 		Flags: append(append(engineFlags(), hellaSwagFlags()...),
 			&cli.StringFlag{Name: "text", Usage: "`FILE` whose perplexity is measured; - reads stdin"},
 			&cli.IntFlag{Name: "window", Value: 512, Usage: "`N` tokens of a window, at most the context"},
@@ -54,7 +52,7 @@ func evaluate(c *cli.Context) error {
 		}
 		return evaluateHellaSwag(c)
 	}
-	for _, f := range []string{"shots", "n", "items", "exact"} {
+	for _, f := range []string{"shots", "n", "items"} {
 		if c.IsSet(f) {
 			return clix.Usagef("--%s goes with --hellaswag", f)
 		}
@@ -62,87 +60,58 @@ func evaluate(c *cli.Context) error {
 	if c.Int("window") < 2 || c.Int("windows") < 0 {
 		return clix.Usagef("--window %d --windows %d: want at least 2 and 0", c.Int("window"), c.Int("windows"))
 	}
-	for _, f := range []string{"window", "windows", "bos"} {
+	for _, f := range []string{"window", "windows", "bos", "exact"} {
 		if c.IsSet(f) && !c.IsSet("text") {
 			return clix.Usagef("--%s goes with --text", f)
 		}
 	}
+	if c.IsSet("text") {
+		return evaluateText(c)
+	}
+	return evaluateIDs(c)
+}
+
+// evaluateIDs is eval --ids and --ids-file.
+func evaluateIDs(c *cli.Context) error {
 	e, err := open(c)
 	if err != nil {
 		return err
 	}
 	defer e.Close()
-	if !c.IsSet("text") {
-		s := c.String("ids")
-		if f := c.String("ids-file"); f != "" {
-			b, err := os.ReadFile(f)
-			if err != nil {
-				return format.Inputf("--ids-file: %w", err)
-			}
-			s = string(b)
-		}
-		ids, err := parseIDs(s, e.Config.Vocab)
+	s := c.String("ids")
+	if f := c.String("ids-file"); f != "" {
+		b, err := os.ReadFile(f)
 		if err != nil {
-			return err
+			return format.Inputf("--ids-file: %w", err)
 		}
-		if len(ids) == 0 {
-			return format.Inputf("no token ids given")
-		}
-		lp, err := eval.LogProbs(c.Context, e, ids)
-		if err != nil {
-			return err
-		}
-		if c.Bool("json") {
-			out := make([]*float64, len(lp))
-			for i := range lp {
-				if !math.IsNaN(lp[i]) {
-					out[i] = &lp[i]
-				}
-			}
-			return clix.WriteJSON(stdout, map[string]any{"ids": ids, "logprobs": out, "mode": e.Plan.Mode})
-		}
-		for i, v := range lp {
-			if i == 0 {
-				fmt.Fprintf(stdout, "%d\t-\n", ids[i])
-			} else {
-				fmt.Fprintf(stdout, "%d\t%.6f\n", ids[i], v)
-			}
-		}
-		return nil
+		s = string(b)
 	}
-	text, err := readText(c.String("text"))
+	ids, err := parseIDs(s, e.Config.Vocab)
 	if err != nil {
 		return err
 	}
-	ids := e.Tokenizer.Encode(eval.Newlines.Replace(text), false)
-	start, said := time.Now(), time.Now()
-	window := c.Int("window")
-	if !c.IsSet("window") {
-		window = min(window, e.Context())
+	if len(ids) == 0 {
+		return format.Inputf("no token ids given")
 	}
-	p, err := eval.Run(c.Context, e, ids, eval.Protocol{Window: window, MaxWindows: c.Int("windows"), BOS: c.Bool("bos")}, func(done, total int) {
-		if time.Since(said) > 2*time.Second {
-			said = time.Now()
-			left := time.Since(start) * time.Duration(total-done) / time.Duration(done)
-			fmt.Fprintf(notes(c), "eval: window %d of %d, %s left\n", done, total, clix.Duration(left.Round(time.Second)))
-		}
-	})
+	lp, err := eval.LogProbs(c.Context, e, ids)
 	if err != nil {
 		return err
 	}
-	hash := fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
-	if e.Bundle.Manifest.CalibratedOn(hash) {
-		fmt.Fprintln(c.App.ErrWriter, clix.CalibratedOnIt)
-	}
-	stats := collect(e, c.String("bundle"))
 	if c.Bool("json") {
-		return clix.WriteJSON(stdout, struct {
-			*eval.Perplexity
-			TextSHA256 string   `json:"text_sha256"`
-			Stats      runStats `json:"stats"`
-		}{p, hash, stats})
+		out := make([]*float64, len(lp))
+		for i := range lp {
+			if !math.IsNaN(lp[i]) {
+				out[i] = &lp[i]
+			}
+		}
+		return clix.WriteJSON(stdout, map[string]any{"ids": ids, "logprobs": out, "mode": e.Plan.Mode})
 	}
-	fmt.Fprintf(stdout, "%s\n%s mode, text sha256 %.12s\n", p, stats.Mode, hash)
-	stats.print(notes(c))
+	for i, v := range lp {
+		if i == 0 {
+			fmt.Fprintf(stdout, "%d\t-\n", ids[i])
+		} else {
+			fmt.Fprintf(stdout, "%d\t%.6f\n", ids[i], v)
+		}
+	}
 	return nil
 }

@@ -21,7 +21,7 @@ func hellaSwagFlags() []cli.Flag {
 		&cli.StringFlag{Name: "shots", Usage: "`FILE` of other items, which the shots are taken from in order"},
 		&cli.IntFlag{Name: "n", Aliases: []string{"num-shots"}, Usage: "put `N` shots in front of every item"},
 		&cli.IntFlag{Name: "items", Usage: "answer the first `N` items; 0 is all"},
-		&cli.BoolFlag{Name: "exact", DisableDefaultText: true, Usage: "with --hellaswag in sparse mode: answer in stream mode too, and say how often both agree"},
+		&cli.BoolFlag{Name: "exact", DisableDefaultText: true, Usage: "in sparse mode: measure in stream mode too, and compare"},
 	}
 }
 
@@ -57,8 +57,9 @@ func evaluateHellaSwag(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.Bool("exact") && o.Mode != engine.ModeSparse {
-		return clix.Usagef("--exact compares with --mode sparse")
+	modes, err := modesOf(c, o)
+	if err != nil {
+		return err
 	}
 	items, err := eval.LoadHellaSwag(c.String("hellaswag"))
 	if err != nil {
@@ -84,10 +85,6 @@ func evaluateHellaSwag(c *cli.Context) error {
 			return format.Inputf("%s has %d items, fewer than -n %d", c.String("shots"), len(shots), n)
 		}
 		shots = shots[:n]
-	}
-	modes := []string{o.Mode}
-	if c.Bool("exact") {
-		modes = []string{engine.ModeStream, o.Mode}
 	}
 	var runs []itemsRun
 	for _, mode := range modes {
@@ -135,6 +132,17 @@ func evaluateHellaSwag(c *cli.Context) error {
 	}
 	runs[len(runs)-1].Stats.print(notes(c))
 	return nil
+}
+
+// modesOf are the modes to measure in: the one asked for, behind the exact one with --exact.
+func modesOf(c *cli.Context, o engine.Options) ([]string, error) {
+	switch {
+	case !c.Bool("exact"):
+		return []string{o.Mode}, nil
+	case o.Mode != engine.ModeSparse:
+		return nil, clix.Usagef("--exact compares with --mode sparse")
+	}
+	return []string{engine.ModeStream, o.Mode}, nil
 }
 
 const itemsProtocol = "texts as lm-evaluation-harness makes them, no BOS; acc: largest sum of log-probabilities, acc_norm: largest sum per character; ± standard error"

@@ -610,7 +610,7 @@ func TestBudget(t *testing.T) {
 
 func TestExpMean(t *testing.T) {
 	// Windows of 2 and 4 tokens at 1 and 2 nats each: mean 10/6; the windows are off by 2·(1−10/6) and 4·(2−10/6).
-	v, se := expMean([]float64{2, 8}, []int{2, 4})
+	v, se := eval.ExpMean([]float64{2, 8}, []int{2, 4})
 	m := 10.0 / 6
 	a, b := 2-2*m, 8-4*m
 	if want := math.Exp(m); math.Abs(v-want) > 1e-12 || math.Abs(se-want*math.Sqrt(2*(a*a+b*b))/6) > 1e-12 {

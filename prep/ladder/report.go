@@ -80,8 +80,8 @@ func (r *Result) text(n int, s, dense *state, g bundle.Geometry) {
 		agree += w.Agree
 		tokens += w.Tokens
 	}
-	r.Perplexity, r.StdErr = expMean(nll, scored)
-	r.Ratio, r.RatioStdErr = expMean(base, scored)
+	r.Perplexity, r.StdErr = eval.ExpMean(nll, scored)
+	r.Ratio, r.RatioStdErr = eval.ExpMean(base, scored)
 	total := 0
 	for _, k := range scored {
 		total += k
@@ -129,27 +129,6 @@ func mean(v []float64) float64 {
 		sum += x
 	}
 	return sum / float64(len(v))
-}
-
-// expMean is exp(Σ sums ÷ Σ n), and its standard error with the windows as samples, 0 for a single one.
-func expMean(sums []float64, n []int) (value, stderr float64) {
-	sum, total := 0.0, 0
-	for i := range sums {
-		sum += sums[i]
-		total += n[i]
-	}
-	m := sum / float64(total)
-	value = math.Exp(m)
-	if len(sums) < 2 {
-		return value, 0
-	}
-	v := 0.0
-	for i := range sums {
-		d := sums[i] - m*float64(n[i])
-		v += d * d
-	}
-	v *= float64(len(sums)) / float64(len(sums)-1)
-	return value, value * math.Sqrt(v) / float64(total)
 }
 
 // items fills in the figures of the first n items.

@@ -65,6 +65,8 @@ type Perplexity struct {
 	Perplexity float64   `json:"perplexity"`
 	StdErr     float64   `json:"standard_error"` // of the perplexity, from the spread of the windows
 	PerWindow  []float64 `json:"nll_per_window"`
+
+	scored []int // tokens of each window
 }
 
 // String describes the protocol and the result in one line.
@@ -99,7 +101,6 @@ func Run(ctx context.Context, e *engine.Engine, ids []int32, p Protocol, progres
 	if p.MaxWindows > 0 {
 		total = min(total, p.MaxWindows)
 	}
-	var scored []int
 	for i := range total {
 		w := append(bos[:len(bos):len(bos)], ids[i*step:min((i+1)*step, len(ids))]...)
 		lp, err := LogProbs(ctx, e, w)
@@ -112,7 +113,7 @@ func Run(ctx context.Context, e *engine.Engine, ids []int32, p Protocol, progres
 		}
 		r.NLL += sum
 		r.Scored += len(w) - 1
-		r.PerWindow, scored = append(r.PerWindow, sum), append(scored, len(w)-1)
+		r.PerWindow, r.scored = append(r.PerWindow, sum), append(r.scored, len(w)-1)
 		r.Windows++
 		if progress != nil {
 			progress(i+1, total)
@@ -121,17 +122,37 @@ func Run(ctx context.Context, e *engine.Engine, ids []int32, p Protocol, progres
 	if r.Scored == 0 {
 		return nil, format.Inputf("no token of the text is scored")
 	}
-	mean := r.NLL / float64(r.Scored)
-	r.Perplexity = math.Exp(mean)
-	// The windows are the samples: variance of the ratio Σnll ÷ Σtokens.
+	r.Perplexity, r.StdErr = ExpMean(r.PerWindow, r.scored)
+	return r, nil
+}
+
+// Ratio is r's perplexity ÷ that of exact on the same windows, and its standard error.
+func (r *Perplexity) Ratio(exact *Perplexity) (ratio, stderr float64) {
+	d := make([]float64, len(r.PerWindow))
+	for i, v := range r.PerWindow {
+		d[i] = v - exact.PerWindow[i]
+	}
+	return ExpMean(d, r.scored)
+}
+
+// ExpMean is exp(Σ sums ÷ Σ n), and its standard error with the windows as samples (of the ratio of both sums), 0 for a single
+// one.
+func ExpMean(sums []float64, n []int) (value, stderr float64) {
+	sum, total := 0.0, 0
+	for i := range sums {
+		sum += sums[i]
+		total += n[i]
+	}
+	m := sum / float64(total)
+	value = math.Exp(m)
+	if len(sums) < 2 {
+		return value, 0
+	}
 	v := 0.0
-	for i, n := range scored {
-		d := r.PerWindow[i] - mean*float64(n)
+	for i := range sums {
+		d := sums[i] - m*float64(n[i])
 		v += d * d
 	}
-	if r.Windows > 1 {
-		v *= float64(r.Windows) / float64(r.Windows-1)
-		r.StdErr = r.Perplexity * math.Sqrt(v) / float64(r.Scored)
-	}
-	return r, nil
+	v *= float64(len(sums)) / float64(len(sums)-1)
+	return value, value * math.Sqrt(v) / float64(total)
 }
