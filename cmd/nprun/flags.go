@@ -45,7 +45,7 @@ func engineFlags() []cli.Flag {
 		&cli.StringFlag{Name: "memory", Usage: "budget of the whole process, a `SIZE` such as 8GiB", DefaultText: "what container and machine leave"},
 		&cli.StringFlag{Name: "dense-layers", Value: "auto", Usage: "`N` first layers whose MLP stays in memory, or auto"},
 		&cli.IntFlag{Name: "k-max", Usage: "compute `N` neurons per sparse layer", DefaultText: "the bundle's K_max"},
-		&cli.StringFlag{Name: "selector", Value: "auto", Usage: "`NAME` of the selector of the bundle that names the neurons: lookahead, paper, paper+, centroid or static; auto takes its first"},
+		&cli.StringFlag{Name: "selector", Value: "auto", Usage: "`NAME` of the selector of the bundle that names the neurons: lookahead, paper, paper+, centroid or static; auto takes the best that was measured for the bundle"},
 		&cli.Float64Flag{Name: "margin", Usage: "`SCORE` by which a neuron must be better to replace a resident one"},
 		&cli.IntFlag{Name: "rows-per-token", Usage: "read at most `N` rows per layer and token; 0 is no limit"},
 		&cli.StringFlag{Name: "read-budget", Usage: "read at most `SIZE` of rows per token, such as 64MiB: a steadier latency for some quality", DefaultText: "no limit"},
