@@ -48,6 +48,7 @@ func WriteFileAtomicSize(path string, size int64, write func(w io.Writer) error)
 			err = IOf("%s: remove the temporary file: %w", path, cerr)
 		}
 	}()
+	_ = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) // tells RemoveTemps that it is in use, where the file system has locks
 	cw := &countWriter{w: f}
 	bw := bufio.NewWriterSize(cw, 1<<20)
 	werr := write(bw)
@@ -69,7 +70,7 @@ func WriteFileAtomicSize(path string, size int64, write func(w io.Writer) error)
 	return SyncDir(dir)
 }
 
-// RemoveTemps removes the siblings of path that writers killed in the middle left behind. Nobody may be writing path.
+// RemoveTemps removes the siblings of path that writers killed in the middle left behind. One that is being written stays.
 func RemoveTemps(path string) error {
 	dir, prefix := filepath.Dir(path), "."+filepath.Base(path)
 	list, err := os.ReadDir(dir)
@@ -81,11 +82,24 @@ func RemoveTemps(path string) error {
 		if !ok || digits == "" || strings.Trim(digits, "0123456789") != "" || !e.Type().IsRegular() {
 			continue
 		}
+		if inUse(filepath.Join(dir, e.Name())) {
+			continue
+		}
 		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return IOf("%s: remove %s: %w", path, e.Name(), err)
 		}
 	}
 	return nil
+}
+
+// inUse tells whether a writer holds its temporary file.
+func inUse(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
 // SyncDir makes renames within dir durable.

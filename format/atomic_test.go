@@ -208,6 +208,23 @@ func TestKilledWriter(t *testing.T) {
 	}
 }
 
+// TestTempInUse clears up while another writes the same file: both succeed.
+func TestTempInUse(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "x")
+	err := WriteFileAtomic(path, func(w io.Writer) error {
+		if err := RemoveTemps(path); err != nil {
+			return err
+		}
+		_, err := w.Write([]byte("new"))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	only(t, dir, "x", "new")
+}
+
 func TestReadFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
