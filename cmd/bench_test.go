@@ -1,6 +1,7 @@
 package cmd_test
 
 import (
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -265,5 +266,14 @@ func TestCalibrate(t *testing.T) {
 	parse(t, run(t, "nprun", "plan", "-b", b, "--memory", "100MiB", "--mode", "sparse", "--json"), &plan)
 	if plan.Chosen.Dense == 3 {
 		t.Error("the calibration of other rows was used")
+	}
+	// One that cannot be kept is shown all the same.
+	if err := errors.Join(os.RemoveAll(r.File), os.Mkdir(r.File, 0o777), os.WriteFile(filepath.Join(dir, "afile"), nil, 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "afile"))
+	o, e, code := tool(t, "nprun", "calibrate", "--synthetic", "tiny", "--dir", dir, "--memory", "100MiB", "-n", "1", "--warmup", "0")
+	if code != 5 || !strings.Contains(o, "d* = ") || strings.Contains(o, "kept in") || !strings.Contains(e, "error: the calibration was not kept: ") {
+		t.Errorf("exit %d, stdout %q, stderr %q", code, o, e)
 	}
 }

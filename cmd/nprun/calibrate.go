@@ -65,7 +65,7 @@ func calibrate(c *cli.Context) error {
 	cache, _ := cacheDir()                 // "" where there is none: then only beside the bundle
 	kept, failed := cal.Keep(w.dir, cache) // told when the result is out: hours of measuring are not lost with it
 	if failed != nil {
-		kept = ""
+		kept, failed = "", fmt.Errorf("the calibration was not kept: %w", failed)
 	}
 	model := filepath.Base(filepath.Clean(w.dir))
 	if w.run != nil {
