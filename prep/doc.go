@@ -11,6 +11,7 @@
 //	regress    moments → low-rank factors of the lookahead selector
 //	repack     checkpoint → neuron records and the resident tensors
 //	bundle     all of these → one directory (package assemble)
+//	tune       bundle + text → what its selectors are worth, means of what they leave out
 //	ladder     a bundle + text → what its choice of neurons costs
 //	exporter   a bundle → a GGUF file
 //	prepare    the stages in their order
@@ -19,5 +20,5 @@
 //	stage      the rules they share: keys, resuming, locking, progress, reports
 //
 // Stages may import runtime/model, so that what is calibrated is what runs; no stage imports another, save bundle, which
-// reads what they leave. prepare alone knows the order. Start at prepare.Run.
+// reads what they leave, and tune, which measures a bundle by ladder and has it published again. prepare alone knows the order. Start at prepare.Run.
 package prep

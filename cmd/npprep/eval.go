@@ -41,6 +41,7 @@ func evalCommand() *cli.Command {
 			&cli.Float64SliceFlag{Name: "sparsity", Usage: "the same as shares that are left out, `S,...`"},
 			&cli.StringSliceFlag{Name: "selector", Value: cli.NewStringSlice("all"), Usage: "selectors `NAME,...` of the bundle, best (the most important neurons of each token), or all"},
 			&cli.BoolFlag{Name: "perfect", Value: true, Usage: "measure perfect choice too"},
+			&cli.BoolFlag{Name: "means", Value: true, Usage: "let the bundle's means stand in for neurons that are left out, as nprun does"},
 			&cli.StringSliceFlag{Name: "read-budget", Value: cli.NewStringSlice("0.17"), Usage: "besides no limit, read at most these `AMOUNTS` per token: shares of K_max, or sizes such as 8MiB; 0 for none"},
 			&cli.Float64SliceFlag{Name: "margin", Usage: "how much better a neuron must score to replace a resident one, `X,...`", DefaultText: "0"},
 			&cli.BoolFlag{Name: "device-arithmetic", DisableDefaultText: true, Usage: "compute token by token as nprun does: slower, the same bits"},
@@ -111,6 +112,9 @@ func ladderOptions(c *cli.Context) (ladder.Options, error) {
 	}
 	if err := clix.NoArgs(c); err != nil {
 		return o, err
+	}
+	if !c.Bool("means") {
+		o.Means = ladder.NoMeans
 	}
 	switch {
 	case len(o.Bundles) == 0:

@@ -8,6 +8,7 @@
 //   - dense.go: the exact pass, and what of it all rungs share; sparse.go: one rung's pass over a strip; device.go: both
 //     by the kernels of the token loop.
 //   - pick.go: the slot maps of a pass. truth.go: what a layer computed, held against what was chosen.
+//   - means.go: what neurons that are left out add on average.
 //   - windows.go: perplexity; items.go: HellaSwag; state.go: results that are kept for the next run; report.go: figures.
 //
 // The protocol is that of runtime/eval in sparse mode, on the weights, selectors, chooser and slot maps that a device
@@ -18,5 +19,5 @@
 // by about 1e-3 of itself on SmolLM2, which is below its standard error). Options.Device takes the kernels of the token loop instead: the figures
 // are then those of nprun eval, bit for bit.
 //
-// It may import format/..., kernels, runtime/... and prep/stage. Start at Run.
+// It may import format/..., kernels, runtime/..., prep/lowrank and prep/stage. Start at Run.
 package ladder
