@@ -3,6 +3,7 @@ package tune
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -79,10 +80,14 @@ func Run(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 		return stage.Report{}, err
 	}
 	spec := stage.Spec{Name: Name, Version: 1, Inputs: append([]string{id, hash}, o.Assemble.Checkpoint.Files()...), Params: []int{o.Windows, o.Window}}
-	r, err = stage.Run(ctx, e, spec, func(ctx context.Context, dir string, p *stage.Progress) (map[string]any, error) {
+	tuned, err := stage.Run(ctx, e, spec, func(ctx context.Context, dir string, p *stage.Progress) (map[string]any, error) {
 		return run(ctx, e, o, id, dir)
 	})
-	if err != nil {
+	if errors.Is(err, format.ErrFit) { // the bundle is whole without it
+		e.Warn("the bundle's selectors were not measured, auto takes the first: %v; npprep tune does it with more --memory", err)
+		return r, nil
+	}
+	if r = tuned; err != nil {
 		return r, err
 	}
 	_, err = assemble.Run(ctx, e, o.Assemble)

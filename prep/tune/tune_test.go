@@ -1,6 +1,7 @@
 package tune_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"neuroprefetcher/format"
@@ -15,9 +17,11 @@ import (
 	"neuroprefetcher/format/checkpoint"
 	"neuroprefetcher/format/tensors"
 	"neuroprefetcher/kernels"
+	assemble "neuroprefetcher/prep/bundle"
 	"neuroprefetcher/prep/ladder"
 	"neuroprefetcher/prep/prepare"
 	"neuroprefetcher/prep/stage"
+	"neuroprefetcher/prep/tune"
 	"neuroprefetcher/runtime/engine"
 	"neuroprefetcher/runtime/eval"
 	"neuroprefetcher/runtime/model"
@@ -104,6 +108,16 @@ func TestTune(t *testing.T) {
 	}
 	if b, err = bundle.Open(out); err != nil || !slices.Equal(b.Manifest.Sparse.Quality, s.Quality) {
 		t.Errorf("%v: %v, want %v", err, b.Manifest.Sparse.Quality, s.Quality)
+	}
+	// Where measuring does not fit, the bundle is published all the same, and the user is told.
+	small, log := env(t, work), &bytes.Buffer{}
+	small.Memory, small.Log = 1<<20, log
+	bo := assemble.Options{Checkpoint: c, Out: filepath.Join(dir, "other"), KMax: 150, Tool: "test"}
+	if _, err := tune.Run(context.Background(), small, tune.Options{Assemble: bo, Texts: o.Texts, Windows: 3, Window: 128}); err != nil {
+		t.Error(err)
+	}
+	if other, err := bundle.Open(bo.Out); err != nil || !strings.Contains(log.String(), "were not measured") || !strings.Contains(log.String(), "--memory is 1.0 MiB") {
+		t.Errorf("%v, %v, %s", other, err, log)
 	}
 }
 
