@@ -25,7 +25,6 @@ func dot8F16(out *[8]float32, x []float32, w, _ *[8][]uint16) {
 func gemvQ4I8(dst []float32, x *Q8, codes []byte, scales []uint16) {
 	gemvQ4I8Generic(dst, x, codes, scales)
 }
-func gemvQ4(dst, x []float32, codes []byte, scales []uint16) { gemvQ4Generic(dst, x, codes, scales) }
 
 func axpyF32(y []float32, a float32, x []float32) { axpyF32Generic(y, a, x) }
 func axpyF16(y []float32, a float32, w []uint16)  { axpyF16Generic(y, a, w) }

@@ -4,17 +4,6 @@ package kernels
 
 import "unsafe"
 
-func gemvQ4(dst, x []float32, codes []byte, scales []uint16) {
-	if !useNEON {
-		gemvQ4Generic(dst, x, codes, scales)
-		return
-	}
-	groups := len(x) / Q4Group
-	for r := range dst {
-		dst[r] = dotQ4NEON(unsafe.SliceData(x), &codes[r*groups*Q4Group/2], &scales[r*groups], groups)
-	}
-}
-
 func gemvQ4I8(dst []float32, x *Q8, codes []byte, scales []uint16) {
 	if !useNEON {
 		gemvQ4I8Generic(dst, x, codes, scales)
@@ -27,9 +16,6 @@ func gemvQ4I8(dst []float32, x *Q8, codes []byte, scales []uint16) {
 }
 
 // Assembly, groups ≥ 1.
-
-//go:noescape
-func dotQ4NEON(x *float32, codes *byte, scales *uint16, groups int) float32
 
 //go:noescape
 func dotQ4I8NEON(x *int8, xscales *float32, codes *byte, scales *uint16, groups int) float32

@@ -3,68 +3,6 @@
 #include "textflag.h"
 #include "neon_arm64.h"
 
-// As the generic version, sums in another order.
-
-// func dotQ4NEON(x *float32, codes *byte, scales *uint16, groups int) float32
-TEXT ·dotQ4NEON(SB), NOSPLIT, $0-36
-	MOVD x+0(FP), R0
-	MOVD codes+8(FP), R1
-	MOVD scales+16(FP), R2
-	MOVD groups+24(FP), R3
-	VEOR V0.B16, V0.B16, V0.B16
-	VMOVI $15, V30.B16
-	VMOVI $8, V31.B16
-
-group:
-	VLD1.P 16(R1), [V4.B16]
-	VUSHR $4, V4.B16, V5.B16
-	VAND V30.B16, V4.B16, V4.B16
-	VSUB V31.B16, V4.B16, V4.B16
-	VSUB V31.B16, V5.B16, V5.B16
-	SXTL8(6, 4)
-	SXTL8H(7, 4)
-	SXTL8(8, 5)
-	SXTL8H(9, 5)
-	SXTL16(16, 6)
-	SXTL16H(17, 6)
-	SXTL16(18, 7)
-	SXTL16H(19, 7)
-	SXTL16(20, 8)
-	SXTL16H(21, 8)
-	SXTL16(22, 9)
-	SXTL16H(23, 9)
-	SCVTF4(16, 16)
-	SCVTF4(17, 17)
-	SCVTF4(18, 18)
-	SCVTF4(19, 19)
-	SCVTF4(20, 20)
-	SCVTF4(21, 21)
-	SCVTF4(22, 22)
-	SCVTF4(23, 23)
-	VLD1.P 64(R0), [V24.S4, V25.S4, V26.S4, V27.S4]
-	FMUL4(1, 24, 16)
-	FMUL4(2, 25, 17)
-	VFMLA V26.S4, V18.S4, V1.S4
-	VFMLA V27.S4, V19.S4, V2.S4
-	VLD1.P 64(R0), [V24.S4, V25.S4, V26.S4, V27.S4]
-	VFMLA V24.S4, V20.S4, V1.S4
-	VFMLA V25.S4, V21.S4, V2.S4
-	VFMLA V26.S4, V22.S4, V1.S4
-	VFMLA V27.S4, V23.S4, V2.S4
-	FADD4(1, 1, 2)
-	MOVHU.P 2(R2), R5
-	FMOVS R5, F4
-	FCVTHS F4, F4
-	VDUP V4.S[0], V3.S4
-	VFMLA V3.S4, V1.S4, V0.S4
-	SUBS $1, R3, R3
-	BNE  group
-
-	FADDP4(0, 0, 0)
-	FADDP4(0, 0, 0)
-	FMOVS F0, ret+32(FP)
-	RET
-
 // func dotQ4I8NEON(x *int8, xscales *float32, codes *byte, scales *uint16, groups int) float32
 //
 // As the generic version, to the bit: lanes 0 to 3 are V0, 4 to 7 are V1.

@@ -61,8 +61,9 @@ func (v *Q8) Set(x []float32) {
 	}
 }
 
-// GemvQ4I8 is GemvQ4 with x rounded to 8 bits: sums of integers, exact, and per group one float32 factor. Codes and
-// scales are those of GemvQ4. Every level on every machine gives the same bits: of a row, the elements 4l to 4l+3 of
+// GemvQ4I8 sets dst[r] = Σ_g scales[r][g] · Σ_{i in g} code[r][i]·x[i] for every r of dst, on the calling goroutine, x
+// rounded to 8 bits: sums of integers, exact, and per group one float32 factor. codes is (len(dst), n/2), scales
+// (len(dst), n/Q4Group), n the length of x. Every level on every machine gives the same bits: of a row, the elements 4l to 4l+3 of
 // group g are summed as integers into p, and lane[l] = fma(p, scales[g]·x.scale[g], lane[l]), g ascending; the result is
 // ((lane 0+4)+(lane 2+6)) + ((lane 1+5)+(lane 3+7)).
 func GemvQ4I8(dst []float32, x *Q8, codes []byte, scales []uint16) {
