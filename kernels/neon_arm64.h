@@ -29,11 +29,7 @@
 #define UADDLP8(d, n) WORD $(0x6E202800 | (n)<<5 | (d))
 #define UADALP4(d, n) WORD $(0x6E606800 | (n)<<5 | (d))
 
-// Sign-extended lower or upper (H) half: .8H ← .16B, and .4S ← .8H. And float32 ← int32.
-#define SXTL8(d, n) WORD $(0x0F08A400 | (n)<<5 | (d))
-#define SXTL8H(d, n) WORD $(0x4F08A400 | (n)<<5 | (d))
-#define SXTL16(d, n) WORD $(0x0F10A400 | (n)<<5 | (d))
-#define SXTL16H(d, n) WORD $(0x4F10A400 | (n)<<5 | (d))
+// float32 ← int32.
 #define SCVTF4(d, n) WORD $(0x4E21D800 | (n)<<5 | (d))
 
 // Products of signed bytes, lower or upper half: .8H ← .16B·.16B. And sums of pairs: .4S ← .8H.
