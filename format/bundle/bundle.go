@@ -20,18 +20,21 @@ type Bundle struct {
 	Manifest *Manifest
 }
 
+// makeOne is what to do where there is no bundle.
+const makeOne = "npprep prepare --model CHECKPOINT --text FILE --out BUNDLE makes one, of a GGUF file after npprep import"
+
 // Open checks a bundle as far as that is cheap: the manifest, the presence and size of every member, the
 // header page of the rows and the JSON files. Verify reads everything.
 func Open(dir string) (*Bundle, error) {
 	if st, err := os.Stat(dir); err != nil {
-		return nil, format.Inputf("%s: no such bundle", dir)
+		return nil, format.Hint(format.Inputf("%s: no such bundle", dir), makeOne)
 	} else if !st.IsDir() {
-		return nil, format.Inputf("%s: a bundle is a directory, this is a file", dir)
+		return nil, format.Hint(format.Inputf("%s: a bundle is a directory, this is a file", dir), makeOne)
 	}
 	path := filepath.Join(dir, MemberManifest)
 	data, err := readSmall(path, MaxManifest)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, format.Hint(format.Inputf("%s: no %s: not a bundle, or one whose making was interrupted", dir, MemberManifest), "make one with npprep prepare")
+		return nil, format.Hint(format.Inputf("%s: no %s: not a bundle, or one whose making was interrupted", dir, MemberManifest), makeOne)
 	}
 	if err != nil {
 		return nil, err

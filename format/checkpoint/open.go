@@ -39,7 +39,7 @@ func Open(dir string) (*Checkpoint, error) {
 
 func (c *Checkpoint) open() error {
 	if st, err := os.Stat(c.Dir); err != nil || !st.IsDir() {
-		return format.Hint(format.Inputf("%s: not a directory with a checkpoint", c.Dir), "a GGUF file is converted with npprep import first")
+		return format.Hint(format.Inputf("%s: not a directory with a checkpoint", c.Dir), "give the folder of a downloaded model; of a GGUF file, npprep import --gguf FILE --out DIR makes one")
 	}
 	p, err := c.readConfig()
 	if err != nil {
