@@ -91,15 +91,17 @@ func calibrate(c *cli.Context) error {
 
 // renderCalibration draws tok/s over d.
 func renderCalibration(c *measure.Calibration) {
-	most := 0.0
+	most, fastest := 0.0, ""
 	for _, p := range c.Points {
-		most = max(most, p.TokPerS)
+		if p.TokPerS > most {
+			most, fastest = p.TokPerS, p.Mode
+		}
 	}
 	t := table.NewWriter()
 	t.SetOutputMirror(stdout)
 	t.Style().Options = table.OptionsNoBordersAndSeparators
 	t.Style().Format.Header = text.FormatDefault
-	t.AppendHeader(table.Row{"mode", "d", "tok/s", "", "waiting", "drive busy", "read per token", "which"})
+	t.AppendHeader(table.Row{"mode", "d", "tok/s", "", "waiting", "drive busy", "read per token", "mostly"})
 	var right []table.ColumnConfig
 	for _, i := range []int{2, 3, 5, 6, 7} {
 		right = append(right, table.ColumnConfig{Number: i, Align: text.AlignRight, AlignHeader: text.AlignRight})
@@ -124,7 +126,10 @@ func renderCalibration(c *measure.Calibration) {
 	for _, l := range c.Limits[min(1, len(c.Limits)):] {
 		fmt.Fprintf(stdout, "d* with --rows-per-token %d: %.2f tok/s, %s per token\n", l.Rows, l.TokPerS, clix.FormatSize(int64(l.Read)))
 	}
-	fmt.Fprintf(stdout, "%s with %s, K_max %d, %d threads\n", c, clix.FormatSize(c.Budget), c.KMax, c.Threads)
+	fmt.Fprintf(stdout, "fastest dense prefix: %s with %s, K_max %d, %d threads\n", c, clix.FormatSize(c.Budget), c.KMax, c.Threads)
+	if fastest == engine.ModeStream {
+		fmt.Fprintln(stdout, "stream was faster than any of them, and is exact: --mode stream")
+	}
 }
 
 // useCalibration takes the gap (unless --gap was given) and the dense prefix that were calibrated for the bundle, where the
@@ -144,5 +149,5 @@ func useCalibration(o *engine.Options, b *bundle.Bundle, gapAsked bool) string {
 	if o.Calibrated = cal.Dense(o.KMax, b.Manifest.Sparse.KMax); o.Calibrated == 0 {
 		return ""
 	}
-	return fmt.Sprintf("calibrated for this bundle: d* = %d", o.Calibrated)
+	return fmt.Sprintf("--dense-layers %d, as calibrated for this bundle", o.Calibrated)
 }

@@ -37,9 +37,10 @@ func chatCommand() *cli.Command {
 			"From a pipe, every line is a message, whatever it says; an empty line or the end leaves.\n\nExamples:\n" +
 			"  nprun chat -b build/smollm2-135m/bundle-0.31\n  nprun chat -b BUNDLE --system \"Answer in one sentence.\" --temp 0.7\n" +
 			"  echo \"What is the capital of France?\" | nprun chat -b BUNDLE",
-		Flags: append(append(without(engineFlags(), "json"), sampleFlags()...),
+		Flags: withOwn(without(engineFlags(), "json"), append([]cli.Flag{
 			&cli.StringFlag{Name: "system", Usage: "system message `TEXT`"},
-			&cli.IntFlag{Name: "max-tokens", Aliases: []string{"n"}, Value: 512, Usage: "at most `N` tokens per answer; 0 is as many as the context holds"}),
+			&cli.IntFlag{Name: "max-tokens", Aliases: []string{"n"}, Value: 512, Usage: "at most `N` tokens per answer; 0 is as many as the context holds"}},
+			sampleFlags()...)...),
 		Action: runChat,
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	clix "neuroprefetcher/cmd/internal/cli"
+	"neuroprefetcher/format"
 	"neuroprefetcher/format/bundle"
 	"neuroprefetcher/runtime/engine"
 	"neuroprefetcher/runtime/measure"
@@ -29,7 +30,7 @@ func bundleDir(c *cli.Context) (string, error) {
 		return "", clix.Usagef("unexpected argument %q", c.Args().First())
 	}
 	if c.String("bundle") == "" {
-		return "", clix.Usagef("no bundle given (--bundle DIR)")
+		return "", format.Hint(clix.Usagef("no bundle given (--bundle DIR)"), "npprep prepare makes one; make demo makes build/tiny/bundle")
 	}
 	return c.String("bundle"), nil
 }
@@ -58,6 +59,11 @@ func engineFlags() []cli.Flag {
 		clix.JSONFlag(),
 		clix.QuietFlag(),
 	}
+}
+
+// withOwn puts a command's own flags behind the bundle's and before those of the engine, so that its help begins with them.
+func withOwn(engine []cli.Flag, own ...cli.Flag) []cli.Flag {
+	return slices.Concat(engine[:1], own, engine[1:])
 }
 
 // without leaves a flag out.
@@ -180,11 +186,9 @@ func open(c *cli.Context) (*engine.Engine, error) {
 
 // openBundle is open for options that were read and changed.
 func openBundle(c *cli.Context, dir string, o engine.Options) (*engine.Engine, error) {
-	say := notes(c)
+	say, calibrated := notes(c), ""
 	if b, err := bundle.Open(dir); err == nil { // engine.Open says what is wrong with it
-		if line := useCalibration(&o, b, c.IsSet("gap")); line != "" && (o.Mode == engine.ModeSparse || o.Mode == engine.ModeAuto) {
-			fmt.Fprintf(say, "note: %s\n", line)
-		}
+		calibrated = useCalibration(&o, b, c.IsSet("gap"))
 		if o.Storage.QueueDepth == 0 {
 			o.Storage.QueueDepth = measuredDepth(b)
 		}
@@ -195,6 +199,9 @@ func openBundle(c *cli.Context, dir string, o engine.Options) (*engine.Engine, e
 	end()
 	if err != nil {
 		return nil, err
+	}
+	if calibrated != "" && e.Plan.Mode == engine.ModeSparse {
+		fmt.Fprintf(say, "note: %s\n", calibrated)
 	}
 	for _, n := range e.IO().Notes {
 		fmt.Fprintf(say, "note: %s\n", n)

@@ -25,17 +25,21 @@ func generateCommand() *cli.Command {
 			"  nprun generate -b build/smollm2-135m/bundle-0.31 --chat --prompt \"What is the capital of France?\"\n" +
 			"  nprun generate -b BUNDLE --mode sparse --dense-layers 18 --memory 6GiB --prompt \"Once\" --temp 0.8 --seed 7\n" +
 			"  echo \"Dear reader,\" | nprun generate -b BUNDLE --prompt - --json",
-		Flags: append(append(engineFlags(), sampleFlags()...),
+		Flags: withOwn(engineFlags(), append([]cli.Flag{
 			&cli.StringFlag{Name: "prompt", Aliases: []string{"p"}, Usage: "`TEXT` to continue; - reads stdin"},
 			&cli.BoolFlag{Name: "chat", Usage: "the prompt is a user's message: apply the chat template"},
 			&cli.StringFlag{Name: "system", Usage: "system message `TEXT` for --chat"},
 			&cli.IntFlag{Name: "max-tokens", Aliases: []string{"n"}, Value: 256, Usage: "generate at most `N` tokens; 0 is as many as the context holds"},
-			&cli.BoolFlag{Name: "ignore-eos", Usage: "go on after the model ends its text"}),
+			&cli.BoolFlag{Name: "ignore-eos", Usage: "go on after the model ends its text"}},
+			sampleFlags()...)...),
 		Action: generate,
 	}
 }
 
 func generate(c *cli.Context) error {
+	if c.Args().Present() {
+		return format.Hint(clix.Usagef("unexpected argument %q", c.Args().First()), "a prompt goes behind --prompt, in quotes")
+	}
 	if !c.IsSet("prompt") {
 		return clix.Usagef("no prompt given (--prompt TEXT, or - for stdin)")
 	}

@@ -24,15 +24,16 @@ func serveCommand() *cli.Command {
 		Usage: "answer OpenAI-shaped requests over HTTP, and show a page to chat with",
 		Description: "Serves /v1/models, /v1/completions and /v1/chat/completions, streamed or not, a page at /, /healthz, /metrics for Prometheus\n" +
 			"and /stats. One request runs at a time, the others queue; a request whose client leaves is dropped. Ctrl-C stops the\n" +
-			"server once the requests that are in are answered, at the latest after --grace.\n\n" +
+			"server once the requests that are in are answered, at the latest after --grace. A request without a temperature is sampled\n" +
+			"at 1, as OpenAI's are; 0 always takes the likeliest token.\n\n" +
 			"It listens on this machine only, unless there is an --api-key-file: one key per line, any of which a request sends as\n" +
 			"  Authorization: Bearer KEY\n\nExamples:\n" +
 			"  nprun serve -b BUNDLE\n  nprun serve -b BUNDLE --listen 0.0.0.0:8080 --api-key-file keys.txt\n" +
-			"  curl localhost:8080/v1/chat/completions -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}],\"stream\":true}'",
-		Flags: append(engineFlags(),
+			"  curl localhost:8080/v1/chat/completions -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}],\"temperature\":0,\"stream\":true}'",
+		Flags: withOwn(engineFlags(),
 			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:8080", Usage: "`ADDRESS` to listen on; port 0 takes a free one"},
 			&cli.StringFlag{Name: "api-key-file", Usage: "`FILE` of keys, one per line; needed to listen on other than this machine's own addresses"},
-			&cli.StringFlag{Name: "model-name", Usage: "the model's `ID`; default: the name of the bundle's folder"},
+			&cli.StringFlag{Name: "model-name", Usage: "the model's `ID`; default: the name of the bundle's folder, or of the one above for bundle and bundle-…"},
 			&cli.IntFlag{Name: "queue", Value: 16, Usage: "`N` requests may wait; more are told to come back later (429)"},
 			&cli.StringFlag{Name: "max-body", Value: "2MiB", Usage: "`SIZE` of the largest request"},
 			&cli.DurationFlag{Name: "grace", Value: 30 * time.Second, Usage: "`TIME` that requests may go on after Ctrl-C"},
@@ -103,7 +104,7 @@ func runServe(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(notes(c), "serving %s (%s mode) on %s\n", o.Model, e.Plan.Mode, url)
+	fmt.Fprintf(notes(c), "serving %s (%s mode) on %s: a page there, the API under /v1; Ctrl-C stops\n", o.Model, e.Plan.Mode, url)
 	err = s.Serve(c.Context, l)
 	fmt.Fprintln(notes(c), "stopped")
 	return err

@@ -98,7 +98,7 @@ func readText(path string) (string, error) {
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return "", format.Inputf("--text: %w", err)
+		return "", format.Hint(format.Inputf("--text: %w", err), "--text takes a FILE; - reads stdin")
 	}
 	if !utf8.Valid(b) {
 		return "", format.Inputf("%s: not UTF-8 text", path)
