@@ -268,7 +268,7 @@ func (s *Server) finished(j *job, release func()) {
 func (s *Server) wait(w http.ResponseWriter, j *job, sh shape, release func()) {
 	s.finished(j, release)
 	rc := http.NewResponseController(w)
-	_ = rc.SetWriteDeadline(time.Now().Add(writeTime))
+	_ = rc.SetWriteDeadline(time.Now().Add(s.pace.write))
 	if j.err != nil {
 		writeError(w, j.err)
 	} else {
@@ -289,7 +289,7 @@ func (s *Server) stream(w http.ResponseWriter, j *job, sh shape, cancel func(), 
 		if failed {
 			return
 		}
-		_ = rc.SetWriteDeadline(time.Now().Add(writeTime))
+		_ = rc.SetWriteDeadline(time.Now().Add(s.pace.write))
 		if _, err := w.Write(b); err != nil {
 			failed = true
 			cancel()
@@ -341,7 +341,7 @@ func (s *Server) stream(w http.ResponseWriter, j *job, sh shape, cancel func(), 
 		s.finished(j, release)
 		close(done)
 	}()
-	early, alive := time.NewTimer(earlyTime), time.NewTicker(keepAliveTime)
+	early, alive := time.NewTimer(s.pace.early), time.NewTicker(s.pace.alive)
 	defer early.Stop()
 	defer alive.Stop()
 	for {

@@ -36,7 +36,7 @@ func (s *site) both(t *testing.T, prompt, rest string, check func(what string, r
 	}
 }
 
-// TestStopStrings is case 23: stop strings over the borders of tokens.
+// TestStopStrings holds that stop strings end a text wherever tokens begin and end.
 func TestStopStrings(t *testing.T) {
 	s := open(t, alphaBeta().Bundle(t), engine.Options{}, Options{})
 	for _, c := range []struct{ stop, text string }{
@@ -105,7 +105,7 @@ func TestStopperCuts(t *testing.T) {
 	}
 }
 
-// TestStopInFinalFlush is case 23: a stop string that is only there once half a character is given up.
+// TestStopInFinalFlush holds that a stop string is seen that is only there once half a character is given up.
 func TestStopInFinalFlush(t *testing.T) {
 	r := &enginetest.Rig{Template: echoTemplate}
 	r.Chain(enginetest.Byte('x'), enginetest.Byte('a'), enginetest.Byte(0xF0), enginetest.EOS)
@@ -115,7 +115,7 @@ func TestStopInFinalFlush(t *testing.T) {
 	s.both(t, "x", `,"max_tokens":2,"stop":"\ufffd"`, func(what string, r *reply) { r.first(t, what, "a", "stop") })
 }
 
-// TestEchoAtTheEnd is case 24: where the model ends its text at once, the list of an echo has still one log-probability
+// TestEchoAtTheEnd holds that where the model ends its text at once, the list of an echo has still one log-probability
 // more than the prompt has tokens, since clients that score an ending leave the last one out.
 func TestEchoAtTheEnd(t *testing.T) {
 	rig := &enginetest.Rig{Template: echoTemplate}
@@ -138,7 +138,7 @@ func TestEchoAtTheEnd(t *testing.T) {
 	}
 }
 
-// TestNaN is case 23: scores that are not numbers are a 500 with a reason, and the next request is not hurt.
+// TestNaN holds that scores that are not numbers are a 500 with a reason, and that the next request is not hurt.
 func TestNaN(t *testing.T) {
 	r := alphaBeta()
 	r.NaN = []int{enginetest.FirstFree + 1, enginetest.Byte('n')}
@@ -170,10 +170,15 @@ func TestNonFiniteLogProbIsNull(t *testing.T) {
 		if err != nil || !strings.Contains(string(b), `"token_logprobs":[null,-1],"top_logprobs":[{"a":null}]`) {
 			t.Errorf("%v: %s, %v", v, b, err)
 		}
+		c := chatLogprob{Token: "a", LogProb: logProb(v), Bytes: []int{97}}
+		b, err = json.Marshal(chatToken{c, []chatLogprob{c}})
+		if want := `{"token":"a","logprob":null,"bytes":[97]`; err != nil || string(b) != want+`,"top_logprobs":[`+want+`}]}` {
+			t.Errorf("%v: %s, %v", v, b, err)
+		}
 	}
 }
 
-// TestEcho is case 24: log-probabilities of a given text, against those of package eval and a softmax of the logits.
+// TestEcho holds log-probabilities of a given text against those of package eval and a softmax of the logits.
 func TestEcho(t *testing.T) {
 	dir := enginetest.Tiny(t)
 	for _, o := range enginetest.Modes() {
@@ -230,7 +235,7 @@ func TestEcho(t *testing.T) {
 	}
 }
 
-// TestPrompts is case 24: what a prompt may be.
+// TestPrompts holds what a prompt may be.
 func TestPrompts(t *testing.T) {
 	s := open(t, enginetest.Tiny(t), engine.Options{}, Options{})
 	for prompt, choices := range map[string]int{`"a"`: 1, `["a","b"]`: 2, `[5,6]`: 1, `[[5],[6],[7,8]]`: 3, `""`: 1, `["a"]`: 1} {
@@ -261,7 +266,7 @@ func TestPrompts(t *testing.T) {
 	}
 }
 
-// TestBadRequests is case 24: every fault is a 4xx in OpenAI's shape that names the field.
+// TestBadRequests holds that every fault is a 4xx in OpenAI's shape that names the field.
 func TestBadRequests(t *testing.T) {
 	s := open(t, enginetest.Tiny(t), engine.Options{}, Options{})
 	user := `"messages":[{"role":"user","content":"a"}]`
@@ -326,7 +331,7 @@ func TestBadRequests(t *testing.T) {
 	}
 	// What changes nothing is taken.
 	for _, body := range []string{
-		`{` + user + `,"max_tokens":1,"user":"u","n":1,"tools":[],"tool_choice":"none","response_format":{"type": "text"},"store":false,"logit_bias":null,"stop":null,"seed":null,"metadata":null}`,
+		`{` + user + `,"max_tokens":1,"max_completion_tokens":1,"user":"u","n":1,"tools":[],"tool_choice":"none","response_format":{"type": "text"},"store":false,"logit_bias":null,"stop":null,"seed":null,"metadata":null}`,
 		`{"messages":[{"role":"developer","content":"a"},{"role":"user","content":[{"type":"text","text":"b"},{"type":"text","text":"c"}]},{"role":"assistant","content":null,"refusal":null,"tool_calls":null},{"role":"user","content":""}],"max_tokens":1}`,
 	} {
 		if r := s.post("/v1/chat/completions", body); r.status != 200 {
@@ -353,7 +358,8 @@ func TestContent(t *testing.T) {
 	}
 }
 
-// TestLongPrompts is case 25.
+// TestLongPrompts holds that a prompt that leaves no room is refused with both numbers, and that one that leaves little is
+// answered as far as there is room.
 func TestLongPrompts(t *testing.T) {
 	rig := &enginetest.Rig{Template: echoTemplate}
 	rig.Chain(enginetest.Byte('x'), enginetest.Byte('x'))
@@ -375,7 +381,7 @@ func TestLongPrompts(t *testing.T) {
 	}
 }
 
-// TestPaddedVocabulary is case 10: ids without a token have no text and are counted.
+// TestPaddedVocabulary holds that ids without a token have no text and are counted.
 func TestPaddedVocabulary(t *testing.T) {
 	rig := &enginetest.Rig{Rows: 384, Template: echoTemplate}
 	rig.Chain(enginetest.Byte('x'), 350, 350)
@@ -392,7 +398,7 @@ func TestPaddedVocabulary(t *testing.T) {
 	}
 }
 
-// TestHalfCharacters is case 13 over the server.
+// TestHalfCharacters holds that what is streamed is whole characters, as soon as they are whole, and joins to the whole text.
 func TestHalfCharacters(t *testing.T) {
 	for _, c := range []struct {
 		bytes  string
@@ -444,7 +450,7 @@ func TestHalfCharacters(t *testing.T) {
 	}
 }
 
-// TestOneBOS is case 14: a template that prints the BOS gets no second one, a raw prompt gets one.
+// TestOneBOS holds that a template that prints the BOS gets no second one, and that a raw prompt gets one.
 func TestOneBOS(t *testing.T) {
 	rig := &enginetest.Rig{AddBOS: true, Template: "{{bos_token}}{% for m in messages %}[{{m.role}}]{{m.content}}{% endfor %}"}
 	s := open(t, rig.Bundle(t), engine.Options{}, Options{})
@@ -463,7 +469,7 @@ func TestOneBOS(t *testing.T) {
 	}
 }
 
-// TestNoTemplate is case 14: chat is a clear 4xx, completions work.
+// TestNoTemplate holds that without a template chat is a clear 4xx and completions work.
 func TestNoTemplate(t *testing.T) {
 	rig := &enginetest.Rig{}
 	rig.Chain(enginetest.Byte('x'), enginetest.Byte('y'), enginetest.EOS)
@@ -546,8 +552,8 @@ func TestFrequencyPenalty(t *testing.T) {
 	}
 }
 
-// TestGoneClient is case 25: work stops within a token of the client's leaving, streamed or not, and the next request
-// is served.
+// TestGoneClient holds that the end of a connection ends the work for it, streamed or not, and that the next request is
+// served.
 func TestGoneClient(t *testing.T) {
 	rig := &enginetest.Rig{Template: echoTemplate}
 	rig.Chain(enginetest.Byte('x'), enginetest.Byte('x'))

@@ -21,10 +21,17 @@ const (
 	maxHeader     = 64 << 10
 	headerTime    = 10 * time.Second
 	idleTime      = 2 * time.Minute
-	writeTime     = 2 * time.Minute // for one piece of a stream, or one whole answer
+	writeTime     = 2 * time.Minute
 	keepAliveTime = 10 * time.Second
-	earlyTime     = time.Second // after which a stream's headers go out though there is no text yet
+	earlyTime     = time.Second
 )
+
+// pace is the time that answers have; tests have less of it.
+type pace struct {
+	write time.Duration // for one piece of a stream, or one whole answer
+	alive time.Duration // between comments that keep a silent stream open
+	early time.Duration // after which a stream's headers go out though there is no text yet
+}
 
 // Options say how a server answers. The zero value of Queue, MaxBody and Grace chooses.
 type Options struct {
@@ -53,6 +60,7 @@ type Server struct {
 	stopped chan struct{} // the worker has ended
 	ending  atomic.Bool
 	broken  atomic.Bool
+	pace    pace
 
 	adjusted []float32 // (vocab) the worker's
 }
@@ -74,7 +82,7 @@ func New(e *engine.Engine, o Options) (*Server, error) {
 	if o.Queue < 0 || o.MaxBody < 0 || o.Grace < 0 {
 		return nil, format.Inputf("queue %d, body limit %d, grace %v: want positive numbers", o.Queue, o.MaxBody, o.Grace)
 	}
-	s := &Server{e: e, o: o, q: newQueue(o.Queue + 1), begun: time.Now(), stopped: make(chan struct{})}
+	s := &Server{e: e, o: o, q: newQueue(o.Queue + 1), begun: time.Now(), stopped: make(chan struct{}), pace: pace{writeTime, keepAliveTime, earlyTime}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.m.init(e)
 	go s.work()
