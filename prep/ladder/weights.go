@@ -108,7 +108,7 @@ func (w *weights) layer(l int) (model.Rows, error) {
 				err = bundle.CheckRecordCRC(g, l, first+i, rec, w.crc[l*g.Neurons+first+i])
 			}
 			if err != nil {
-				return rows, err
+				return rows, w.b.In(err)
 			}
 			copy(kernels.U16Bytes(rows.Mem[(first+i)*row:(first+i+1)*row]), rec)
 		}

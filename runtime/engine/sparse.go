@@ -103,9 +103,9 @@ func (e *Engine) drain() {
 // checkRecord compares a record read from disk with its checksum.
 func (e *Engine) checkRecord(layer, neuron int, rec []byte) error {
 	if e.geometry.Trailer {
-		return bundle.CheckRecord(e.geometry, layer, neuron, rec)
+		return e.Bundle.In(bundle.CheckRecord(e.geometry, layer, neuron, rec))
 	}
-	return bundle.CheckRecordCRC(e.geometry, layer, neuron, rec, e.rowCRC[layer*e.geometry.Neurons+neuron])
+	return e.Bundle.In(bundle.CheckRecordCRC(e.geometry, layer, neuron, rec, e.rowCRC[layer*e.geometry.Neurons+neuron]))
 }
 
 // rowError says which neuron a failed read was for; the cause names file and offset.
