@@ -51,6 +51,28 @@ func TestScannersMatchPatterns(t *testing.T) {
 	}
 }
 
+// Words by hand: the last space of a run belongs to the next word, digits go in threes or all together, and contractions fold
+// case where the pattern says so.
+func TestWordsByHand(t *testing.T) {
+	for text, want := range map[string][2][]string{ // by Llama 3's pattern, by GPT-2's
+		"a  b":           {{"a", " ", " b"}, {"a", " ", " b"}},
+		"a   \n\n  b":    {{"a", "   \n\n", " ", " b"}, {"a", "   \n\n ", " b"}},
+		"x \n":           {{"x", " \n"}, {"x", " \n"}},
+		"12345678":       {{"123", "456", "78"}, {"12345678"}},
+		"It'S we'LL":     {{"It", "'S", " we", "'LL"}, {"It", "'", "S", " we", "'", "LL"}},
+		"it's we'll":     {{"it", "'s", " we", "'ll"}, {"it", "'s", " we", "'ll"}},
+		"a\u00a0\u3000b": {{"a", "\u00a0", "\u3000b"}, {"a", "\u00a0", "\u3000", "b"}},
+	} {
+		for i, pattern := range []string{patternLlama3, patternGPT2} {
+			var got []string
+			scanStep(knownScanner(pattern))(text, true, func(s string, _ bool) { got = append(got, s) })
+			if !slices.Equal(got, want[i]) {
+				t.Errorf("%q by %.20s…: %q, want %q", text, pattern, got, want[i])
+			}
+		}
+	}
+}
+
 // The reference engine folds U+017F to s; the engine above does not, so this is pinned by what the reference gives.
 func TestLongSFolds(t *testing.T) {
 	var got []string

@@ -163,6 +163,41 @@ func TestSingleWordAndStrips(t *testing.T) {
 	}
 }
 
+// The word-start mark goes before every piece between control tokens, before the text only, or nowhere; old files say so with
+// add_prefix_space.
+func TestMetaspaceSchemes(t *testing.T) {
+	const vocab = `"vocab":{"▁":0,"a":1,"b":2,"<s>":3},"merges":[]`
+	for _, c := range []struct {
+		keys string
+		want []int32 // of "a<s>b"
+	}{
+		{`,"prepend_scheme":"always"`, []int32{0, 1, 3, 0, 2}},
+		{`,"prepend_scheme":"first"`, []int32{0, 1, 3, 2}},
+		{`,"prepend_scheme":"never"`, []int32{1, 3, 2}},
+		{`,"prepend_scheme":"first","add_prefix_space":true`, []int32{0, 1, 3, 2}},
+		{`,"prepend_scheme":"never","add_prefix_space":false`, []int32{1, 3, 2}},
+		{`,"add_prefix_space":true`, []int32{0, 1, 3, 0, 2}},
+		{`,"add_prefix_space":false`, []int32{1, 3, 2}},
+		{``, []int32{0, 1, 3, 0, 2}},
+	} {
+		tok := parseSmall(t, vocab, `"added_tokens":[{"id":3,"content":"<s>","special":true}],"pre_tokenizer":{"type":"Metaspace","replacement":"▁"`+c.keys+`}`)
+		if got := tok.Encode("a<s>b", false); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.keys, got, c.want)
+		}
+		// A mark that is there already is not doubled; a text that begins with a control token is not its first piece.
+		want := []int32{3, 2}
+		if c.want[0] == 0 && len(c.want) == 5 {
+			want = []int32{3, 0, 2}
+		}
+		if got := tok.Encode("<s>b", false); !slices.Equal(got, want) {
+			t.Errorf("%s: <s>b is %v, want %v", c.keys, got, want)
+		}
+		if got := tok.Encode(" b", false); !slices.Equal(got, []int32{0, 2}) {
+			t.Errorf("%s: a space and b are %v", c.keys, got)
+		}
+	}
+}
+
 func TestBOSOnce(t *testing.T) {
 	tok := load(t, "testdata/llama2/tokenizer.json")
 	bos, _ := tok.ID("<s>")
