@@ -216,7 +216,7 @@ func checkPerplexity(t *testing.T, b string, mode []string, want golden, text st
 		PerWindow  []float64 `json:"nll_per_window"`
 	}
 	parse(t, run(t, "nprun", append([]string{"eval", "-b", b, "--json", "--quiet", "--text", text, "--window", strconv.Itoa(want.Window), "--windows", strconv.Itoa(want.Windows)}, mode...)...), &p)
-	if p.Tokens != want.Tokens || p.Scored != want.Scored || math.Abs(p.Perplexity/want.Perplexity-1) > 1e-3 {
+	if p.Tokens != want.Tokens || p.Scored != want.Scored || math.Abs(p.Perplexity/want.Perplexity-1) > 5e-5 { // four digits
 		t.Errorf("%v: perplexity %v over %d of %d tokens, want %v over %d of %d", mode, p.Perplexity, p.Scored, p.Tokens, want.Perplexity, want.Scored, want.Tokens)
 	}
 	t.Logf("%v: perplexity %.5f, the reference's %.5f", mode, p.Perplexity, want.Perplexity)
