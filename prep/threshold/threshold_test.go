@@ -185,6 +185,73 @@ func TestNonFinite(t *testing.T) {
 	}
 }
 
+// TestWeightBeyondFloat16: a gate weight that would make products overflow is refused by name before any text is read.
+func TestWeightBeyondFloat16(t *testing.T) {
+	const name = "model.layers.1.mlp.gate_proj.weight"
+	c := open(t, checkpointtest.Dir(t, func(m *checkpointtest.Model) {
+		m.DType, m.NormDType = "F32", "F32"
+		m.Edit = func(ts []checkpointtest.Tensor) []checkpointtest.Tensor {
+			checkpointtest.Find(ts, name).Set(77, 3e38)
+			return ts
+		}
+	}))
+	text := filepath.Join(t.TempDir(), "a.txt")
+	if err := os.WriteFile(text, []byte("some words for the model to read, and more"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Run(context.Background(), env(t, 2), Options{Checkpoint: c, Texts: []string{text}, Tokens: 10, Window: 8})
+	if !errors.Is(err, format.ErrInput) || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "element 77 ") || !strings.Contains(err.Error(), "65504") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestZeroTokens: tokens whose embedding is all zero give magnitudes of zero wherever they stand, also in the first window
+// and alone; the counters are those of the same windows in another order, and so the threshold is.
+func TestZeroTokens(t *testing.T) {
+	const window = 8
+	c := open(t, checkpointtest.Dir(t, func(m *checkpointtest.Model) {
+		m.DType, m.NormDType = "F32", "F32"
+		m.Edit = func(ts []checkpointtest.Tensor) []checkpointtest.Tensor {
+			embed := checkpointtest.Find(ts, "model.embed_tokens.weight")
+			for i := range m.Hidden {
+				embed.Set((checkpointtest.FirstByte+'z')*m.Hidden+i, 0)
+			}
+			return ts
+		}
+	}))
+	zeros, words := strings.Repeat("z", window), "qwzxjqwzxjqwzxjq"
+	count := func(parts ...string) calib.Counts {
+		var names []string
+		dir, n := t.TempDir(), 0
+		for i, p := range parts {
+			name := filepath.Join(dir, strconv.Itoa(i))
+			if err := os.WriteFile(name, []byte(p), 0o666); err != nil {
+				t.Fatal(err)
+			}
+			names, n = append(names, name), n+len(p)
+		}
+		return counts(t, env(t, 2), Options{Checkpoint: c, Texts: names, Tokens: n, Window: window, Group: window})
+	}
+	first, last := count(zeros, words), count(words, zeros)
+	if !reflect.DeepEqual(first, last) {
+		t.Error("the counters depend on which window comes first")
+	}
+	only := count(zeros)
+	for l := range only {
+		for p := range only[l] {
+			if total := uint64(window * c.Config.Intermediate); only[l][p][0] != total {
+				t.Errorf("layer %d: %d of %d magnitudes of nothing are zero", l, only[l][p][0], total)
+			}
+			if bits, reached := calib.Threshold(only[l][p], 0.4); bits != 1 || reached != 0 {
+				t.Errorf("layer %d: threshold %#x with density %v for magnitudes of zero, want the smallest above zero and none", l, bits, reached)
+			}
+			if bits, reached := calib.Threshold(first[l][p], 0.4); bits == 0 || bits >= 0x7c00 || reached > 0.4 || reached < 0.39 {
+				t.Errorf("layer %d: threshold %#x with density %v", l, bits, reached)
+			}
+		}
+	}
+}
+
 func TestTooLittleText(t *testing.T) {
 	c := open(t, tiny+"checkpoint")
 	name := filepath.Join(t.TempDir(), "short.txt")
