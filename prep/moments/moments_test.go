@@ -9,11 +9,13 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"neuroprefetcher/format"
 	"neuroprefetcher/format/checkpoint"
+	"neuroprefetcher/format/checkpoint/checkpointtest"
 	"neuroprefetcher/kernels"
 	"neuroprefetcher/prep/calib"
 	"neuroprefetcher/prep/calib/forward"
@@ -266,6 +268,43 @@ func TestRefused(t *testing.T) {
 		change(&o, e)
 		if _, err := Run(context.Background(), e, o); !errors.Is(err, format.ErrInput) && !errors.Is(err, format.ErrFit) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestNonFinite: an overflow stops the run and is named by layer, token and file, also behind tokens that are well.
+func TestNonFinite(t *testing.T) {
+	c, err := checkpoint.Open(checkpointtest.Dir(t, func(m *checkpointtest.Model) {
+		m.NormDType = "F32"
+		m.Edit = func(ts []checkpointtest.Tensor) []checkpointtest.Tensor {
+			norm, embed := checkpointtest.Find(ts, "model.layers.1.post_attention_layernorm.weight"), checkpointtest.Find(ts, "model.embed_tokens.weight")
+			for i := range m.Hidden {
+				norm.Set(i, 3e38)
+				embed.SetBits((checkpointtest.FirstByte+'z')*m.Hidden+i, 0) // z is nothing, and nothing overflows
+			}
+			return ts
+		}
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var names []string
+	for name, text := range map[string]string{"a": "zzzzzzzz", "b": "zqwxjqwx"} {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, path)
+	}
+	slices.SortFunc(names, func(a, b string) int { return strings.Compare(filepath.Base(a), filepath.Base(b)) })
+	_, err = Run(context.Background(), env(t, 2), Options{Checkpoint: c, Texts: names, Tokens: 16, Window: 8, Part: 8, Lags: []int{1}})
+	if !errors.Is(err, format.ErrInput) {
+		t.Fatalf("overflow: %v", err)
+	}
+	for _, part := range []string{"layer 1", "token 9 ", names[1]} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("message %q lacks %q", err, part)
 		}
 	}
 }
