@@ -106,7 +106,7 @@ func Run(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 		p.Dense, p.Ramp = o.Dense, o.Ramp
 	}
 	spec := stage.Spec{
-		Name: Name, Version: 2,
+		Name: Name, Version: 1,
 		Inputs: append([]string{calib.Digest(outputs)}, o.Checkpoint.Files()...),
 		Params: p,
 		Reads:  []string{"moments"},
@@ -116,11 +116,8 @@ func Run(ctx context.Context, e *stage.Env, o Options) (stage.Report, error) {
 	})
 }
 
-// solved is what became of a layer's gate and up.
-type solved struct {
-	left [2]float64 // share of weighted variance that the factors leave
-	rank [2]int
-}
+// left is the share of weighted variance that a layer's factors leave, of gate and of up.
+type left [2]float64
 
 func run(ctx context.Context, e *stage.Env, o Options, rank []int, dir string, p *stage.Progress) (map[string]any, error) {
 	cfg := o.Checkpoint.Config
@@ -150,7 +147,7 @@ func run(ctx context.Context, e *stage.Env, o Options, rank []int, dir string, p
 		return nil, err
 	}
 	p.Start(Name, int64(cfg.Layers-1), "layers")
-	rest := make([]solved, 0, cfg.Layers-1)
+	rest := make([]left, 0, cfg.Layers-1)
 	for l := 1; l < cfg.Layers; l++ {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -164,7 +161,7 @@ func run(ctx context.Context, e *stage.Env, o Options, rank []int, dir string, p
 				return nil, err
 			}
 		}
-		x, err := readSolved(path, l)
+		x, err := readLeft(path)
 		if err != nil {
 			return nil, err
 		}
@@ -229,20 +226,9 @@ func layer(pool *kernels.Pool, o Options, m *calib.Moments, l, rank int, path st
 		scale[i] = float32(v)
 	}
 	entries := []tensors.Entry{tensors.F32Entry(predictor.ScaleName(l), []int{cfg.Hidden}, scale)}
-	most := rank
-	if rank%rankStep == 0 {
-		most = min(rank+rank/2, cfg.Hidden)
-	}
-	var lead [2]*leading
-	for proj := range lead {
-		if lead[proj], err = p.lead(y[proj], weight[proj], most); err != nil {
-			return err
-		}
-	}
-	ranks := split(lead[0].spectrum, lead[1].spectrum, rank, most)
 	rest := make([]float32, 2)
 	for proj := range predictor.Projections {
-		f, err := p.along(y[proj], lead[proj], ranks[proj], quantise)
+		f, err := p.solve(y[proj], weight[proj], rank, quantise)
 		if err != nil {
 			return err
 		}
@@ -311,7 +297,7 @@ func importance(y [2]*output, down []float64) (w [2][]float64) {
 	return w
 }
 
-func readSolved(path string, l int) (x solved, err error) {
+func readLeft(path string) (x left, err error) {
 	f, err := tensors.Open(path)
 	if err != nil {
 		return x, err
@@ -321,11 +307,7 @@ func readSolved(path string, l int) (x solved, err error) {
 	if err != nil {
 		return x, err
 	}
-	for p := range x.rank {
-		in, _ := f.Info(predictor.InName(p, l))
-		x.left[p], x.rank[p] = float64(v[p]), in.Shape[0]
-	}
-	return x, nil
+	return left{float64(v[0]), float64(v[1])}, nil
 }
 
 // join copies the units into one file.
@@ -360,16 +342,14 @@ func join(dir string, cfg *checkpoint.Config, from func(l int) int) error {
 }
 
 // values is the stage's report.
-func values(cfg *checkpoint.Config, o Options, rank []int, rest []solved, tokens int) map[string]any {
+func values(cfg *checkpoint.Config, o Options, rank []int, rest []left, tokens int) map[string]any {
 	n := fileBytes(cfg, rank)
-	left, rankOf := [2][]float64{}, [2][]int{}
-	for _, x := range rest {
-		for p := range x.left {
-			left[p], rankOf[p] = append(left[p], x.left[p]), append(rankOf[p], x.rank[p])
-		}
+	gate, up := make([]float64, len(rest)), make([]float64, len(rest))
+	for i, x := range rest {
+		gate[i], up[i] = x[0], x[1]
 	}
 	return map[string]any{
 		"tokens": tokens, "lookahead": layersAhead(o.Lag)[0], "rank": rank[len(rank)-1], "dense": o.Dense, "ramp": o.Ramp, "bytes": n,
-		"share": fmt.Sprintf("%.2f %%", 100*float64(n)/float64(modelBytes(cfg))), "left_gate": left[0], "left_up": left[1], "rank_gate": rankOf[0], "rank_up": rankOf[1],
+		"share": fmt.Sprintf("%.2f %%", 100*float64(n)/float64(modelBytes(cfg))), "left_gate": gate, "left_up": up,
 	}
 }

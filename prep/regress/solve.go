@@ -125,23 +125,8 @@ type factors struct {
 	spectrum []float64 // weighted energy that each dimension explains, descending (at least r)
 }
 
-// leading are the directions of a projection's whitened map, the most important first.
-type leading struct {
-	spectrum []float64  // weighted energy that each explains, descending (at least r)
-	u        *mat.Dense // (H, r)
-}
-
 // solve finds the rank-r map that leaves the least Σ_j weight_j²·E[(y_j − ŷ_j)²].
 func (p *problem) solve(o *output, weight []float64, rank int, q rounding) (*factors, error) {
-	d, err := p.lead(o, weight, rank)
-	if err != nil {
-		return nil, err
-	}
-	return p.along(o, d, rank, q)
-}
-
-// lead finds the r leading directions under the weights.
-func (p *problem) lead(o *output, weight []float64, r int) (*leading, error) {
 	h, m := p.h, len(o.mean)
 	// The whitened map is base·Wᵀ; its leading left singular vectors under the weights are the eigenvectors of
 	// base·(Wᵀ·weight²·W)·baseᵀ.
@@ -159,15 +144,11 @@ func (p *problem) lead(o *output, weight []float64, r int) (*leading, error) {
 	var tmp, k mat.Dense
 	tmp.Mul(p.base, wide(s, h, h))
 	k.Mul(&tmp, p.base.T())
-	values, u, err := lowrank.Leading(lowrank.Symmetric(&k), r)
-	return &leading{values, u}, err
-}
-
-// along makes the factors of the first rank directions.
-func (p *problem) along(o *output, d *leading, rank int, q rounding) (*factors, error) {
-	h := p.h
-	f := &factors{rank: rank, spectrum: d.spectrum}
-	u := d.u.Slice(0, h, 0, rank)
+	values, u, err := lowrank.Leading(lowrank.Symmetric(&k), rank)
+	if err != nil {
+		return nil, err
+	}
+	f := &factors{rank: rank, spectrum: values}
 	// In = Uᵀ·L⁻¹, that is Inᵀ = L⁻ᵀ·U.
 	var in mat.Dense
 	if err := in.Solve(p.chol.T(), u); err != nil {
