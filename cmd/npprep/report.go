@@ -166,7 +166,7 @@ func withReport(c *cli.Command) *cli.Command {
 		}
 		path, err := writeReport(work, c.String("model"), out, kept.Stages)
 		if err == nil && !c.Bool("json") {
-			_, err = fmt.Fprintf(c.App.Writer, "report     %s\n", path)
+			_, err = fmt.Fprintf(c.App.Writer, "report     %s\nnext       nprun generate -b %s --prompt \"Once upon a time\"\n", path, out)
 		}
 		return err
 	}

@@ -306,9 +306,17 @@ func (p *planner) best(mode string, dense int) *Plan {
 // noted says so in the plan when its context is shorter than usual.
 func (p *planner) noted(pl *Plan) *Plan {
 	if p.o.Context == 0 && pl.Context < p.contexts()[0] {
-		pl.Note = fmt.Sprintf("the context is %d tokens so that it fits; --context asks for more", pl.Context)
+		pl.note(fmt.Sprintf("the context is %d tokens so that it fits; --context asks for more", pl.Context))
 	}
 	return pl
+}
+
+// note adds to what the user is told.
+func (p *Plan) note(s string) {
+	if p.Note != "" {
+		p.Note += "; "
+	}
+	p.Note += s
 }
 
 // contexts are the lengths to try: the one asked for, or ever shorter ones.
@@ -374,7 +382,11 @@ func (p *planner) sparse(fixed bool) (*Plan, error) {
 	if p.most(ModeStream, 0, n-1).fits() {
 		hint += ", or use --mode stream"
 	}
-	return p.accept(p.most(ModeSparse, 1, limit), hint)
+	pl, err := p.accept(p.most(ModeSparse, 1, limit), hint)
+	if err == nil && pl.Dense < s.DefaultDense {
+		pl.note(fmt.Sprintf("d = %d, below the %d that the bundle was made for: the text will be worse than measured; more --memory holds more layers, --mode stream is exact", pl.Dense, s.DefaultDense))
+	}
+	return pl, err
 }
 
 // enoughTokens is a micro-batch with which computing a layer takes longer than reading it on the drives we know: a
@@ -382,8 +394,13 @@ func (p *planner) sparse(fixed bool) (*Plan, error) {
 const enoughTokens = 128
 
 // most finds the plan with the most layers in memory between lo and hi, of those with the longest context and a
-// micro-batch that is large enough, or as large as fits; the one with lo when none fits.
+// micro-batch that is large enough, or as large as fits; the one with lo when none fits. In sparse mode layers come before
+// context until the dense prefix is the one that the bundle was made for.
 func (p *planner) most(mode string, lo, hi int) *Plan {
+	want, best := 0, (*Plan)(nil)
+	if mode == ModeSparse {
+		want = min(hi, p.b.Manifest.Sparse.DefaultDense)
+	}
 	for _, context := range p.contexts() {
 		for _, micro := range microbatches {
 			if micro > enoughTokens {
@@ -393,12 +410,23 @@ func (p *planner) most(mode string, lo, hi int) *Plan {
 			if d == 0 {
 				continue
 			}
+			if best != nil && lo+d-1 <= best.Dense {
+				break
+			}
 			for _, larger := range microbatches {
 				if pl := p.plan(mode, lo+d-1, 0, context, min(larger, context)); pl.fits() {
-					return p.noted(p.level(pl))
+					best = pl
+					break
 				}
 			}
+			break
 		}
+		if best != nil && best.Dense >= want {
+			break
+		}
+	}
+	if best != nil {
+		return p.noted(p.level(best))
 	}
 	return p.best(mode, lo)
 }

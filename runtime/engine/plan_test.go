@@ -238,3 +238,41 @@ func TestPlansKeepTheirOrder(t *testing.T) {
 		t.Errorf("the last plan has %d rows and micro-batch %d", held(last), last.Microbatch)
 	}
 }
+
+// TestSparseLayersBeforeContext: below the dense prefix that the bundle was made for, sparse mode gives up context before layers,
+// and says so where it has to give up layers too.
+func TestSparseLayersBeforeContext(t *testing.T) {
+	b, err := bundle.Open(buildBundle(t, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const made = 4
+	b.Manifest.Sparse.DefaultDense, b.Manifest.Model.MaxPositions = made, 4096
+	p, err := newPlanner(b, Options{Mode: ModeSparse}, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.base = 0
+	short, few := false, false
+	for mem := p.plan(ModeSparse, made, 0, 2048, 128).Total; ; mem -= 32 << 10 {
+		p.budget = mem
+		pl, err := p.choose()
+		if err != nil {
+			break
+		}
+		for _, context := range []int{2048, 1024, 512} {
+			for d := 1; d <= made; d++ {
+				if p.plan(ModeSparse, d, 0, context, min(pl.Microbatch, enoughTokens)).fits() && (d > pl.Dense && pl.Dense < made || d >= min(pl.Dense, made) && context > pl.Context) {
+					t.Fatalf("%d bytes: d = %d and context %d, though %d and %d fit", mem, pl.Dense, pl.Context, d, context)
+				}
+			}
+		}
+		if told := strings.Contains(pl.Note, "below the 4"); told != (pl.Dense < made) {
+			t.Errorf("d = %d: note %q", pl.Dense, pl.Note)
+		}
+		short, few = short || pl.Context < 2048, few || pl.Dense < made
+	}
+	if !short || !few {
+		t.Errorf("no plan had a shorter context: %v, fewer layers: %v", !short, !few)
+	}
+}
