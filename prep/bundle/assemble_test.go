@@ -158,3 +158,18 @@ func TestResolveKMax(t *testing.T) {
 		t.Error("NaN was taken")
 	}
 }
+
+// A tokenizer that nprun would refuse is not published, though the weights are.
+func TestUnusableTokenizer(t *testing.T) {
+	c, e := prepared(t, func(m *ct.Model) {
+		m.Tokenizer = func(tok map[string]any) { delete(tok["model"].(map[string]any), "merges") }
+	})
+	out := filepath.Join(t.TempDir(), "b.np")
+	_, err := Run(context.Background(), e, Options{Checkpoint: c, Out: out, Dense: true})
+	if !errors.Is(err, format.ErrInput) || !strings.Contains(err.Error(), "tokenizer.json") || !strings.Contains(err.Error(), "no merges") {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Stat(out); err == nil {
+		t.Error("published")
+	}
+}

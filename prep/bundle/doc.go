@@ -5,5 +5,6 @@
 // bundle already there stays good until that moment. Members are hard-linked from the work folder when both lie
 // on one file system, else copied.
 //
-// Imports: format, prep/stage, prep/cluster for pruning centroids to the wanted K_max. Start at Run.
+// Imports: format, prep/stage, prep/cluster for pruning centroids to the wanted K_max; runtime/tokenizer and runtime/chat to
+// refuse early what nprun would. Start at Run.
 package assemble

@@ -266,6 +266,9 @@ func (a *assembler) published(ctx context.Context, values map[string]any) error 
 
 // run builds and publishes.
 func (a *assembler) run(ctx context.Context, dir string, p *stage.Progress) (map[string]any, error) {
+	if err := CheckTokenizer(a.o.Checkpoint); err != nil {
+		return nil, err
+	}
 	// a work folder may be another model's
 	from := []string{repack.Name}
 	if !a.o.Dense {

@@ -1,11 +1,13 @@
 package prepare
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -88,7 +90,54 @@ func TestRefusedBeforeTheFirstStage(t *testing.T) {
 	}
 }
 
-// So are places where nothing could be published.
+// So is a tokenizer that nprun would refuse, whatever kind of bundle it is for; a chat template that it would refuse is warned of.
+func TestTokenizerIsTriedBeforeTheFirstStage(t *testing.T) {
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, []byte("some words to calibrate with"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	checkpointOf := func(change func(m *ct.Model)) *checkpoint.Checkpoint {
+		c, err := checkpoint.Open(ct.Dir(t, change))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	for want, change := range map[string]func(tok map[string]any){
+		"cannot run the pattern": func(tok map[string]any) {
+			tok["pre_tokenizer"] = map[string]any{"type": "Split", "pattern": map[string]any{"Regex": "(?<a"}, "behavior": "Isolated", "invert": false}
+		},
+		`pre_tokenizer "BertPreTokenizer"`: func(tok map[string]any) { tok["pre_tokenizer"] = map[string]any{"type": "BertPreTokenizer"} },
+		"no merges":                        func(tok map[string]any) { delete(tok["model"].(map[string]any), "merges") },
+	} {
+		c := checkpointOf(func(m *ct.Model) { m.Tokenizer = change })
+		for _, dense := range []bool{true, false} {
+			work, out := filepath.Join(t.TempDir(), "w"), filepath.Join(t.TempDir(), "b.np")
+			_, err := Run(context.Background(), &stage.Env{Work: work}, Options{Checkpoint: c, Out: out, Dense: dense, KMax: 10, Texts: []string{text}})
+			if !errors.Is(err, format.ErrInput) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "tokenizer.json") {
+				t.Errorf("%s, dense %v: %v", want, dense, err)
+			}
+			for _, path := range []string{work, out} {
+				if _, err := os.Stat(path); err == nil {
+					t.Errorf("%s, dense %v: work was begun", want, dense)
+				}
+			}
+		}
+	}
+	for template, warned := range map[string]bool{"{{ messages[0].content }}": false, "{{ messages | frobnicate }}": true} {
+		c := checkpointOf(func(m *ct.Model) { m.Files = map[string]string{"chat_template.jinja": template} })
+		var log bytes.Buffer
+		if _, err := Run(context.Background(), &stage.Env{Work: t.TempDir(), Log: &log}, Options{Checkpoint: c, Out: filepath.Join(t.TempDir(), "b.np"), Dense: true}); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(log.String(), "warning: "+c.Dir) && strings.Contains(log.String(), "frobnicate"); got != warned {
+			t.Errorf("%s: %q", template, &log)
+		}
+	}
+}
+
+// Places where nothing could be published are refused then, too.
 func TestPlacesAreRefusedBeforeTheFirstStage(t *testing.T) {
 	dir := t.TempDir()
 	file, foreign, link := filepath.Join(dir, "file"), filepath.Join(dir, "foreign"), filepath.Join(dir, "link")

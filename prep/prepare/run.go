@@ -131,6 +131,9 @@ func Find(name string) (Stage, bool) {
 
 // check refuses before the first stage what a later one would refuse after hours of work.
 func check(o Options) error {
+	if err := assemble.CheckTokenizer(o.Checkpoint); err != nil {
+		return err
+	}
 	if o.Dense {
 		return nil
 	}
@@ -254,6 +257,9 @@ func Run(ctx context.Context, e *stage.Env, o Options) ([]stage.Report, error) {
 		return nil, err
 	}
 	defer e.Unlock()
+	if err := assemble.CheckTemplate(o.Checkpoint); err != nil {
+		e.Warn("%s: %v: nprun chat and nprun serve will refuse the bundle", o.Checkpoint.Dir, err)
+	}
 	for _, s := range Stages {
 		if o.Dense && s.Sparse || s.Name == self.Name && o.Self == 0 || s.For != nil && !o.wants(s.For...) {
 			continue
