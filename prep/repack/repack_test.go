@@ -199,7 +199,7 @@ func checkResident(t *testing.T, dir string, ts []ct.Tensor) (underflow int64) {
 
 // Values at the edges of float16, in each of the places a weight can be.
 func TestEdgesOfFloat16(t *testing.T) {
-	names := []string{"model.layers.1.mlp.up_proj.weight", "model.layers.1.mlp.down_proj.weight", "model.embed_tokens.weight"}
+	names := []string{"model.layers.1.mlp.gate_proj.weight", "model.layers.1.mlp.up_proj.weight", "model.layers.1.mlp.down_proj.weight", "model.embed_tokens.weight"}
 	base, _, err := repackTo(t, ct.Dir(t), t.TempDir(), 0, 1)
 	if err != nil {
 		t.Fatal(err)

@@ -187,6 +187,23 @@ func TestEcho(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		for i, id := range []int{6, 7, 8} { // a softmax by the book; in sparse mode steps and prompts differ
+			if o.Mode == engine.ModeSparse {
+				break
+			}
+			ref.Reset()
+			logits, err := ref.Prefill(context.Background(), []int32{5, 6, 7}[:i+1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum := 0.0
+			for _, v := range logits {
+				sum += math.Exp(float64(v) - float64(logits[id]))
+			}
+			if math.Abs(-math.Log(sum)-want[i+1]) > 1e-4 {
+				t.Errorf("%s: token %d has %v, by the book %v", o.Mode, i+1, want[i+1], -math.Log(sum))
+			}
+		}
 		for _, n := range []int{0, 1} {
 			r := s.post("/v1/completions", fmt.Sprintf(`{"prompt":[[5,6,7,8]],"echo":true,"logprobs":1,"max_tokens":%d,"temperature":0}`, n))
 			lp := r.logprobs(t, 0)
