@@ -12,6 +12,7 @@ import (
 
 	"neuroprefetcher/format"
 	"neuroprefetcher/format/checkpoint"
+	"neuroprefetcher/format/checkpoint/checkpointtest"
 	"neuroprefetcher/kernels"
 	"neuroprefetcher/prep/calib"
 	"neuroprefetcher/prep/calib/text"
@@ -244,6 +245,44 @@ func TestAllOnes(t *testing.T) {
 	}
 	if n := kernels.Popcount(mask); n != o.Checkpoint.Config.Intermediate {
 		t.Errorf("%d bits of %d", n, o.Checkpoint.Config.Intermediate)
+	}
+}
+
+// TestNonFinite: an overflow in the one window that the threshold stage did not look at stops the run and is named by layer,
+// token and file.
+func TestNonFinite(t *testing.T) {
+	const window, seen = 256, 32_768 / 256
+	c, err := checkpoint.Open(checkpointtest.Dir(t, func(m *checkpointtest.Model) {
+		m.NormDType = "F32"
+		m.Edit = func(ts []checkpointtest.Tensor) []checkpointtest.Tensor {
+			norm, embed := checkpointtest.Find(ts, "model.layers.1.post_attention_layernorm.weight"), checkpointtest.Find(ts, "model.embed_tokens.weight")
+			for i := range m.Hidden {
+				norm.Set(i, 3e38)
+				embed.SetBits((checkpointtest.FirstByte+'z')*m.Hidden+i, 0) // z is nothing, and nothing overflows
+			}
+			return ts
+		}
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	dir := t.TempDir()
+	names := []string{filepath.Join(dir, "a"), filepath.Join(dir, "b")}
+	for i, text := range []string{strings.Repeat("z", seen*window), strings.Repeat("qwxj", window/4)} {
+		if err := os.WriteFile(names[i], []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := Options{Checkpoint: c, Texts: names, Tokens: (seen + 1) * window, Window: window}
+	_, err = Run(context.Background(), env(t, 2, o), o)
+	if !errors.Is(err, format.ErrInput) {
+		t.Fatalf("overflow: %v", err)
+	}
+	for _, part := range []string{"layer 1", "token 32768 ", names[1]} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("message %q lacks %q", err, part)
+		}
 	}
 }
 
