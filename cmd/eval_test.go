@@ -106,7 +106,7 @@ func TestProtocolIsNamed(t *testing.T) {
 	}
 	items := []string{"eval", "-b", b, "--context", "64", "--mode", "resident", "--hellaswag", file}
 	out := run(t, "nprun", items...)
-	for _, want := range []string{"1 items", "0 shots", "sha256 " + hash(file)[:12], "no BOS", "largest sum per character", "acc ", "acc_norm "} {
+	for _, want := range []string{"1 item ", "0 shots", "sha256 " + hash(file)[:12], "no BOS", "largest sum per character", "acc ", "acc_norm "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q lacks %q", out, want)
 		}

@@ -112,7 +112,7 @@ func evaluateHellaSwag(c *cli.Context) error {
 			Agreement *agreement `json:"agreement,omitempty"`
 		}{itemsProtocol, hash, shotsHash, runs, agree})
 	}
-	fmt.Fprintf(stdout, "HellaSwag, %d items (sha256 %.12s), %d shots", len(items), hash, n)
+	fmt.Fprintf(stdout, "HellaSwag, %s (sha256 %.12s), %s", clix.Count(len(items), "item"), hash, clix.Count(n, "shot"))
 	if n > 0 {
 		fmt.Fprintf(stdout, " (the first of sha256 %.12s)", shotsHash)
 	}
