@@ -72,7 +72,7 @@ func (c *Checkpoint) readConfig() (*parsed, error) {
 	path := filepath.Join(c.Dir, "config.json")
 	data, err := format.ReadFile(path, format.MaxConfigFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, format.Inputf("%s: missing", path)
+		return nil, format.Hint(format.Inputf("%s: missing", path), "give the folder of a downloaded model, which has it beside the weights")
 	}
 	if err != nil {
 		return nil, err

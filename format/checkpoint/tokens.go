@@ -63,7 +63,7 @@ func readVocabulary(dir string) (*vocabulary, error) {
 		if _, serr := os.Stat(filepath.Join(dir, "tokenizer.model")); serr == nil {
 			return nil, format.Hint(format.Inputf("%s: missing; tokenizer.model alone is not enough", path), "fetch or convert to tokenizer.json")
 		}
-		return nil, format.Inputf("%s: missing", path)
+		return nil, format.Hint(format.Inputf("%s: missing", path), "fetch it from where the model's weights are from")
 	}
 	if err != nil {
 		return nil, err

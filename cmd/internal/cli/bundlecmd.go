@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"neuroprefetcher/format"
 	"neuroprefetcher/format/bundle"
 )
 
@@ -44,7 +45,7 @@ func BundleDir(c *cli.Context) (string, error) {
 // NoArgs refuses arguments that belong to no flag.
 func NoArgs(c *cli.Context) error {
 	if c.Args().Present() {
-		return Usagef("unexpected argument %q", c.Args().First())
+		return format.Hint(Usagef("unexpected argument %q", c.Args().First()), fmt.Sprintf("files and folders are given with a flag: %s --help", c.Command.HelpName))
 	}
 	return nil
 }
