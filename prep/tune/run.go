@@ -30,7 +30,7 @@ const ReadShare = 0.17
 const (
 	mostTokens   = 2048          // that are measured,
 	largeModel   = 2_000_000_000 // and half as many from this number of parameters on
-	unusedMean   = "means.tmp"
+	meansDraft   = "means.tmp"
 	leastScored  = 2
 	windowTokens = 512
 )
@@ -130,7 +130,7 @@ func warnStatic(e *stage.Env, qs []bundle.Quality) {
 		return
 	}
 	for _, q := range qs {
-		if q.Selector != bundle.SelectorStatic && q.ReadCap == 0 && q.Drift >= qs[at].Drift {
+		if q.Selector != bundle.SelectorStatic && q.ReadCap == 0 && q.Drift > 0 && q.Drift >= qs[at].Drift {
 			e.Warn("selector %s is no better than a fixed set: %.1f %% of tokens as the exact model's and perplexity ×%.3f, static %.1f %% and ×%.3f",
 				q.Selector, 100*q.Agreement, q.Ratio, 100*qs[at].Agreement, qs[at].Ratio)
 		}
@@ -201,7 +201,7 @@ func measure(ctx context.Context, e *stage.Env, o Options, dir string, measured,
 	if err != nil {
 		return err
 	}
-	mean, helped := filepath.Join(dir, unusedMean), map[string]bool{}
+	mean, helped := filepath.Join(dir, meansDraft), map[string]bool{}
 	if s := b.Manifest.Sparse; s.KMax < b.Manifest.Rows.Neurons {
 		lo.Selectors = slices.DeleteFunc(slices.Clone(s.Selectors), func(n string) bool { return n == bundle.SelectorPaper }) // worse with them
 	} else {
