@@ -20,5 +20,6 @@
 //	stage      the rules they share: keys, resuming, locking, progress, reports
 //
 // Stages may import runtime/model, so that what is calibrated is what runs; no stage imports another, save bundle, which
-// reads what they leave, and tune, which measures a bundle by ladder and has it published again. prepare alone knows the order. Start at prepare.Run.
+// reads what they leave, and tune, which measures a bundle by ladder and has it published again. prepare alone knows the
+// order. Start at prepare.Run.
 package prep

@@ -92,7 +92,7 @@ func tuneFlags() []cli.Flag {
 }
 
 func selectorFlags() []cli.Flag {
-	return []cli.Flag{&cli.StringFlag{Name: "selectors", DefaultText: "lookahead,paper,static", Usage: "selectors `NAME,...` that the bundle has, the default first; paper+ and centroid may be added"}}
+	return []cli.Flag{&cli.StringFlag{Name: "selectors", DefaultText: "lookahead,paper,static", Usage: "selectors `NAME,...` that the bundle has, first the default where none was measured; paper+ and centroid may be added"}}
 }
 
 func trainFlags() []cli.Flag {

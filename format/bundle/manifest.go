@@ -80,7 +80,7 @@ type Sparse struct {
 	KMax             int      `json:"k_max"`                      // neurons a sparse layer computes
 	Sparsity         float64  `json:"sparsity"`                   // 1 − KMax/M
 	Centroids        int      `json:"centroids"`                  // K, centroids per layer and projection at most
-	Selectors        []string `json:"selectors"`                  // "lookahead", "paper", "paper+", "centroid", "static"; the first is the default
+	Selectors        []string `json:"selectors"`                  // "lookahead", "paper", "paper+", "centroid", "static"; the first is the default where nothing was measured
 	TokenDensity     float64  `json:"token_density"`              // share of a token's neurons above threshold, wanted
 	CentroidDensity  float64  `json:"centroid_density"`           // share of neurons in a pruned centroid
 	MeanIntersection float64  `json:"mean_intersection"`          // mean size of gate ∩ up over calibration tokens, in neurons

@@ -4,7 +4,8 @@
 //   - predict.go: inference on float16 weights, one token at a time.
 //   - centroids.go: the bundle's centroids member.
 //   - selector.go: the seam Selector; open.go finds a bundle's; paper.go, static.go, lookahead.go and mixture.go are the
-//     selectors behind it; vocabulary.go is for giving them the right ids.
+//     selectors behind it; vocabulary.go is for giving them the right ids. means.go is what stands in for neurons that a
+//     selector leaves out.
 //   - sites.go: places of the residual stream, and selectors that look at it on the way.
 //
 // Shapes are written (rows, columns), row-major: H hidden, M neurons of a layer, W = ⌈M/64⌉ words of a mask, T the
