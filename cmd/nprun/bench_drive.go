@@ -108,8 +108,8 @@ func benchFile(c *cli.Context) error {
 			return clix.Usagef("--file and --%s exclude each other", f)
 		}
 	}
-	if c.Args().Present() {
-		return clix.Usagef("unexpected argument %q", c.Args().First())
+	if err := clix.NoArgs(c); err != nil {
+		return err
 	}
 	curve, err := measureDrive(c, c.String("file"))
 	if err != nil {

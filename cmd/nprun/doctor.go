@@ -75,8 +75,8 @@ func (x *examination) fail(name string, err error) {
 }
 
 func doctor(c *cli.Context) error {
-	if c.Args().Present() {
-		return clix.Usagef("unexpected argument %q", c.Args().First())
+	if err := clix.NoArgs(c); err != nil {
+		return err
 	}
 	dir, in := c.String("bundle"), c.String("dir")
 	if dir != "" && in != "" {

@@ -26,8 +26,8 @@ func bundleFlag() cli.Flag {
 
 // bundleDir is the value of bundleFlag.
 func bundleDir(c *cli.Context) (string, error) {
-	if c.Args().Present() {
-		return "", clix.Usagef("unexpected argument %q", c.Args().First())
+	if err := clix.NoArgs(c); err != nil {
+		return "", err
 	}
 	if c.String("bundle") == "" {
 		return "", format.Hint(clix.Usagef("no bundle given (--bundle DIR)"), "npprep prepare makes one; make demo makes build/tiny/bundle")

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -55,7 +56,7 @@ type Options struct {
 	Sparsity   float64 // 1 − K_max/M; used when KMax is 0
 	Tool       string  // program and version, for the manifest
 
-	// Selectors that the bundle has, the default first; nil: DefaultSelectors, `lookahead` only if there are factors.
+	// Selectors that the bundle has, first the default where nothing is measured; nil: DefaultSelectors, `lookahead` only if there are factors.
 	Selectors []string
 }
 
@@ -113,12 +114,18 @@ func Identity(e *stage.Env, o Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	delete(spec.Params.(map[string]any), "out")
+	return a.identity(&spec)
+}
+
+// identity hashes what the bundle is made of, wherever it is published.
+func (a *assembler) identity(spec *stage.Spec) (string, error) {
+	params := maps.Clone(spec.Params.(map[string]any))
+	delete(params, "out")
 	var made []string
 	for _, outputs := range []map[string]string{a.rows, a.pred, a.look, a.vocab, a.joint} {
 		made = append(made, hashes(outputs)...)
 	}
-	b, err := json.Marshal([]any{spec.Params, made, spec.Inputs[len(o.Checkpoint.Files()):]})
+	b, err := json.Marshal([]any{params, made, spec.Inputs[len(a.o.Checkpoint.Files()):]})
 	if err != nil {
 		return "", err
 	}
@@ -130,7 +137,7 @@ func (a *assembler) tuned(s *stage.Spec) error {
 	if a.o.Dense || a.e.Values(TuneStage) == nil {
 		return nil
 	}
-	id, err := Identity(a.e, a.o)
+	id, err := a.identity(s)
 	if err != nil || a.e.Values(TuneStage)[TuneOf] != id {
 		return err
 	}

@@ -10,6 +10,8 @@ const (
 	DefaultTokens = 200_000
 	// DefaultWindow is the length of a window in tokens.
 	DefaultWindow = 512
+	// TokensPerCentroid is how many tokens a centroid needs to be more than these tokens.
+	TokensPerCentroid = 32
 )
 
 // Window is a run of tokens that the model sees as one sequence.

@@ -68,9 +68,9 @@ func run(ctx context.Context, e *stage.Env, o Options, captured, dir string, p *
 	if err := fits(e.Memory, c, o.Centroids); err != nil {
 		return nil, err
 	}
-	if need := perCentroid * o.Centroids; c.Tokens < need {
+	if need := calib.TokensPerCentroid * o.Centroids; c.Tokens < need {
 		e.Warn("%d tokens were captured for %d centroids of each table; centroids that hold for other text need about %d tokens each, %d in all: name more --text files, raise --tokens or lower --centroids",
-			c.Tokens, o.Centroids, perCentroid, need)
+			c.Tokens, o.Centroids, calib.TokensPerCentroid, need)
 	}
 	w := predictor.Words(c.Neurons)
 	s := masks{data: make([]uint64, c.Tokens*w), n: c.Tokens, w: w, m: c.Neurons}
@@ -109,9 +109,6 @@ func run(ctx context.Context, e *stage.Env, o Options, captured, dir string, p *
 	return map[string]any{"tables": 2 * c.Layers, "tokens": c.Tokens, "centroids_least": smallest, "centroids_most": largest,
 		"mean_hamming": distance / float64(2*c.Layers)}, nil
 }
-
-// perCentroid is how many tokens a centroid needs to be more than these tokens.
-const perCentroid = 32
 
 // finished reads a table that has its recorded checksum, or returns nil.
 func finished(path string, c *calib.Capture) *calib.Table {

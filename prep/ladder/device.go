@@ -64,9 +64,10 @@ func (f *forward) attentionRows(layer *model.Layer, x []float32, st *strip, kv m
 	}
 }
 
-// mlpRows adds a layer's MLP to x (T, H), row by row: the neurons of mask (T, W), or all, and the means of the
-// others, if there are any. seen, if any, gets a row's normed input and its gate outputs; it is called from several threads.
-func (f *forward) mlpRows(l int, layer *model.Layer, rows model.Rows, x []float32, st *strip, mask []uint64, means *predictor.Means, seen func(i int, in, gate []float32)) {
+// mlpRows adds a layer's MLP to x (T, H), row by row: the neurons of mask (T, W), or all. mean (M) and sum
+// (H), unless nil, stand in for the others. seen, if any, gets a row's normed input and its gate outputs; it is called from
+// several threads.
+func (f *forward) mlpRows(layer *model.Layer, rows model.Rows, x []float32, st *strip, mask []uint64, mean, sum []float32, seen func(i int, in, gate []float32)) {
 	h, t, words := f.w.c.Hidden, len(st.ids), predictor.Words(f.w.c.Intermediate)
 	first := 0
 	if st.atZero() {
@@ -90,8 +91,7 @@ func (f *forward) mlpRows(l int, layer *model.Layer, rows model.Rows, x []float3
 				}
 				in := step.BeginMLP(layer, x[i*h:(i+1)*h])
 				var gate []float32
-				if means != nil {
-					mean, sum := means.Layer(l)
+				if mean != nil {
 					step.MLPRowsOf(rows.Mem, off, ids, mean, sum)
 				} else {
 					gate, _ = step.MLPRows(rows.Mem, off)
@@ -150,7 +150,7 @@ func (f *forward) passRows(ctx context.Context, st *strip, w *wants) (*shared, e
 				}
 			}()
 		}
-		f.mlpRows(l, layer, rows, x, st, nil, nil, seen)
+		f.mlpRows(layer, rows, x, st, nil, nil, nil, seen)
 		if l == 0 && w.features {
 			copy(s.resid, x)
 		}

@@ -121,8 +121,9 @@ func (p *pass) mlp(l int, layer *model.Layer, rows model.Rows, x []float32, ty *
 	f, t := p.f, len(p.strip.ids)
 	h, m := f.w.c.Hidden, f.w.c.Intermediate
 	k := p.layer(l)
+	mean, sum := p.meansOf(l)
 	if f.device != nil && ty == nil && p.r.Choice == Predicted {
-		f.mlpRows(l, layer, rows, x, p.strip, k.mask, p.means, nil)
+		f.mlpRows(layer, rows, x, p.strip, k.mask, mean, sum, nil)
 		return
 	}
 	in := kernels.F32Matrix(f.batch.BeginMLP(layer, x, t), t, h, h)
@@ -149,10 +150,9 @@ func (p *pass) mlp(l int, layer *model.Layer, rows model.Rows, x []float32, ty *
 		p.left.add(p, l, k)
 	}
 	if f.device != nil {
-		f.mlpRows(l, layer, rows, x, p.strip, k.mask, p.means, nil)
+		f.mlpRows(layer, rows, x, p.strip, k.mask, mean, sum, nil)
 		return
 	}
-	mean, sum := p.meansOf(l)
 	f.pool.Run(t, 4, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			if p.whole(i) {

@@ -3,7 +3,6 @@ package regress
 import (
 	"context"
 	"fmt"
-	"io"
 	"math"
 	"path/filepath"
 	"slices"
@@ -328,14 +327,7 @@ func join(dir string, cfg *checkpoint.Config, from func(l int) int) error {
 			if name == leftName {
 				continue
 			}
-			in, _ := f.Info(name)
-			entries = append(entries, tensors.Entry{Name: name, DType: in.DType, Shape: in.Shape, Write: func(w io.Writer) error {
-				b, err := f.Bytes(name)
-				if err == nil {
-					_, err = w.Write(b)
-				}
-				return err
-			}})
+			entries = append(entries, f.Entry(name))
 		}
 	}
 	return tensors.Write(filepath.Join(dir, File), entries, nil)

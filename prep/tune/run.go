@@ -267,14 +267,7 @@ func keep(from, to string, selectors []string, layers int) error {
 	for _, s := range selectors {
 		for l := 1; l < layers; l++ {
 			for _, name := range []string{predictor.MeanName(s, l), predictor.SumName(s, l)} {
-				in, _ := f.Info(name)
-				entries = append(entries, tensors.Entry{Name: name, DType: in.DType, Shape: in.Shape, Write: func(w io.Writer) error {
-					b, err := f.Bytes(name)
-					if err == nil {
-						_, err = w.Write(b)
-					}
-					return err
-				}})
+				entries = append(entries, f.Entry(name))
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 package vocab
 
 import (
-	"io"
 	"path/filepath"
 	"strings"
 
@@ -37,14 +36,9 @@ func join(dir string, o Options) (map[string]any, error) {
 			if !ok {
 				continue
 			}
-			in, _ := f.Info(name)
-			files[file] = append(files[file], tensors.Entry{Name: as, DType: in.DType, Shape: in.Shape, Write: func(w io.Writer) error {
-				b, err := f.Bytes(name)
-				if err == nil {
-					_, err = w.Write(b)
-				}
-				return err
-			}})
+			x := f.Entry(name)
+			x.Name = as
+			files[file] = append(files[file], x)
 		}
 	}
 	values := map[string]any{"dense": o.Dense, "rank": o.Rank}

@@ -8,14 +8,15 @@ import (
 
 	"neuroprefetcher/format"
 	"neuroprefetcher/kernels"
+	"neuroprefetcher/prep/calib"
 )
 
 const (
-	angles    = 6    // rounds of k-means by angle, which begin
-	coverages = 6    // rounds by coverage, which follow
-	leastRows = 8192 // rounds go over that many tokens, or
-	perCenter = 32   // this many for every centroid if that is more
-	assignAt  = 4096 // tokens of one product
+	angles    = 6                       // rounds of k-means by angle, which begin
+	coverages = 6                       // rounds by coverage, which follow
+	leastRows = 8192                    // rounds go over that many tokens, or
+	perCenter = calib.TokensPerCentroid // this many for every centroid if that is more
+	assignAt  = 4096                    // tokens of one product
 )
 
 // importances are tokens' vectors of importance (T, M) in float16, each divided by its norm; rows of zeros do not count.

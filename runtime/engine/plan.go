@@ -230,8 +230,9 @@ func (p *planner) plan(mode string, dense, rows, context, micro int) *Plan {
 			add("predictor"+p.share(bundle.MemberPredictor, dense), p.memberBytes(bundle.MemberPredictor, dense))
 			add("centroids", p.memberBytes(bundle.MemberCentroids, dense))
 		}
-		// the means are float16 in the file, their sums float32
-		add("means of what is left out", p.memberBytes(bundle.MemberMeans, dense)+int64(rest)*2*int64(g.Neurons)*int64(min(1, len(p.members[bundle.MemberMeans]))))
+		if n := p.memberBytes(bundle.MemberMeans, dense); n > 0 { // means are float16 in the file and float32 in memory
+			add("means of what is left out", n+int64(rest)*2*int64(g.Neurons))
+		}
 		rows := k
 		if pl.ReadCap = p.readCap(rest); pl.ReadCap > 0 {
 			rows = min(rows, pl.ReadCap)

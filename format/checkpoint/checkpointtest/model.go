@@ -189,3 +189,16 @@ func marshal(v any) []byte {
 	}
 	return b
 }
+
+// Overflow makes the MLP of layer 1 overflow on every token but z: its norm is 3e38, and z's embedding is nothing.
+func Overflow(m *Model) {
+	m.NormDType = "F32"
+	m.Edit = func(ts []Tensor) []Tensor {
+		norm, embed := Find(ts, "model.layers.1.post_attention_layernorm.weight"), Find(ts, "model.embed_tokens.weight")
+		for i := range m.Hidden {
+			norm.Set(i, 3e38)
+			embed.SetBits((FirstByte+'z')*m.Hidden+i, 0)
+		}
+		return ts
+	}
+}
